@@ -24,7 +24,7 @@ FLOW = {
     ),
     "nicegnn_lab": (
         *("datasets", "metrics", "rivals", "bench", "studies", "paper", "tables", "figures"),
-        *("report", "cli"),
+        "cli",
     ),
 }
 NAME = re.compile(r"(nicegnn|nicegnn_lab)\b(?:\.(\w+))?")
@@ -83,7 +83,7 @@ def test_every_file_belongs_to_a_stage() -> None:
     "line",
     [
         "import nicegnn_lab",
-        "from nicegnn_lab.bench.packing import pack",
+        "from nicegnn_lab.bench.rows import pack",
         "def f():\n    from nicegnn_lab import bench",
         "where = 'nicegnn_lab.rivals.refine:ReFine'",
         "where = f'nicegnn_lab.rivals.{name}'",

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 import runpy
 import shlex
@@ -54,17 +53,10 @@ def test_the_page_runs_as_it_stands(folder: Path) -> None:
     assert "3 cells: 3 measured" in said["bench"]
     assert "Mass in percent (higher is better), protocol paper, target small" in said["table"]
     assert "| lonely | rival |" in (folder / "results/tables/quality-small.md").read_text()
-    assert "nitro" in (folder / "report.html").read_text()
 
     bench, plugin = commands[2], folder / "mine.py"
     assert "all 3 cells are finished" in again(bench)
-    told = [
-        json.loads(again(f"{line} --json")) for line in (bench, *commands[3:], "nicegnn lab pack")
-    ]
-    assert (told[0]["cells"], told[0]["finished"], told[0]["failed"]) == (3, 3, [])
-    assert told[1] == {"quality": ["results/tables/quality-small.md"]}
-    assert told[2]["page"] == "report.html"
-    assert told[3][0]["cells"] == 3
+    assert "3 cells, " in again("nicegnn lab pack")
     rows = read_rows(folder / "results/bench", {"metric": "mass", "explainer": "lonely"})
     plugin.write_text(plugin.read_text().replace("1 / torch.bin", "-1 * torch.bin"))
     assert "3 cells: 3 measured" in again(bench)

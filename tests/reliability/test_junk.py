@@ -96,7 +96,7 @@ def run(words: list[str]) -> tuple[object, str]:
 @example(words=["bench", "-d", "benzene", "-e", "random", "--device", "cuda:99"])
 @example(words=["bench", "-d", "benzene", "-e", "random", "--top", "nan"])
 @example(words=["targets", "--figure", "file.txt"])
-@example(words=["report", "--rows", "file.txt"])
+@example(words=["table", "quality", "--rows", "file.txt"])
 @example(words=["pack", "--rows", "file.txt"])
 @example(words=["tune", "-d", "benzene", "--search", "file.txt"])
 @example(words=["bench", "-d", "benzene", "-e", "random", "--config", "file.txt"])

@@ -35,15 +35,12 @@ class Explainer(ABC):
     weights (training) while another thread explains.
 
     Subclasses implement `_explain_batch`, which changes nothing on the explainer, and, if they
-    learn, `_fit_units`, which sets what was learned at its end. `explain_settings` names settings
-    that no fit depends on, parts with a dot (``boundary.risk_target``), beside those of base
-    classes. For ``mode``, ``return_type``, ``inputs`` and ``batched`` see `Target`. Explainers can
-    be pickled if their model can.
+    learn, `_fit_units`, which sets what was learned at its end. For ``mode``, ``return_type``,
+    ``inputs`` and ``batched`` see `Target`. Explainers can be pickled if their model can.
     """
 
     name: ClassVar[str]  # short name, also the kind of its files
     learns: ClassVar[bool] = False  # whether `fit` has an effect
-    explain_settings: ClassVar[frozenset[str]] = frozenset({"seed", "batch_size", "chunk_edges"})
 
     def __init__(
         self,

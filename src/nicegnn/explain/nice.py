@@ -87,13 +87,6 @@ class NICE(Explainer):
     config: NICEConfig
     name = "nice"
     learns = True
-    explain_settings = frozenset(
-        {
-            *("score", "boundary.risk_target", "boundary.graph_steps"),
-            *("attribution.path", "attribution.anchor", "attribution.num_draws"),
-            *("attribution.num_nodes", "attribution.quadrature"),
-        }
-    )
 
     def __init__(
         self,

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -13,25 +12,18 @@ from torch import Tensor
 from nicegnn.config import Count, check_choice, check_number
 from nicegnn.errors import MetricError
 from nicegnn.explain.explanation import Explanation
-from nicegnn.explain.trust import Flag
-from nicegnn.graph.case import find_bonds
 from nicegnn.target.frozen_model import Target
-from nicegnn_lab.bench.plan import Tables, check_tables, choose, settings_for
+from nicegnn_lab.bench.plan import Tables, settings_of
 from nicegnn_lab.bench.rows import Block
 from nicegnn_lab.bench.study import Study, Variant, code_hash, without_defaults
-from nicegnn_lab.bench.task import Task, draw
-from nicegnn_lab.datasets.dataset import MoleculeDataset
+from nicegnn_lab.bench.task import Task
 from nicegnn_lab.metrics.agreement import PROTOCOLS, Truth, selected_graphs, truth_metrics
-from nicegnn_lab.metrics.fidelity import ALL_REMOVALS, RATIOS, REMOVALS, fidelity_curve
+from nicegnn_lab.metrics.fidelity import RATIOS, REMOVALS, fidelity_curve
 from nicegnn_lab.metrics.metric import Measured, get_metric, own_metrics
 
 if TYPE_CHECKING:
     from nicegnn_lab.bench.job import Job
 
-GALLERY_SIZE = 12  # molecules of a dataset whose single bonds have rows
-GALLERY_SEED = 0  # only cells of this seed have rows of single bonds
-#: Metrics of single bonds and molecules, for pictures; their level is the bond's number.
-GALLERY_METRICS = ("bond_score", "bond_gate", "bond_big", "molecule")
 #: Numbers of draws and shares that keys leave out, so that new settings change no key.
 _UNKEYED = {"removals": [*REMOVALS], "num_draws": 16, "own": {}}
 
@@ -41,24 +33,21 @@ class MetricConfig:
     """What is measured of explanations beside their agreement with the truth."""
 
     removals: tuple[str, ...] = REMOVALS  # how bonds are removed for fidelity; () for no fidelity
-    num_draws: int = 4  # draws of the removals "nc" and "exchange"
+    num_draws: int = 4  # draws of the removal "nc"
     own: tuple[str, ...] = ()  # metrics of one's own, see `Metric`
 
     def __post_init__(self) -> None:
-        for name, choices in (("removals", ALL_REMOVALS), ("own", sorted(own_metrics()))):
-            given = getattr(self, name)
-            for one in given:
+        for name, choices in (("removals", REMOVALS), ("own", own_metrics())):
+            for one in getattr(self, name):
                 check_choice(name, one, choices)
-            in_order = tuple(choice for choice in choices if choice in given)  # equal keys
-            object.__setattr__(self, name, in_order)
         check_number("num_draws", self.num_draws, Count)
 
     def identity(self) -> dict[str, Any]:
         """Returns the settings that change numbers, as plain values."""
         measures = {name: get_metric(name).measure for name in self.own}
         plain = {
-            "removals": list(self.removals),
-            "num_draws": self.num_draws if {"nc", "exchange"} & {*self.removals} else 0,
+            "removals": [name for name in REMOVALS if name in self.removals],
+            "num_draws": self.num_draws if "nc" in self.removals else 0,
             "own": {name: code_hash(measure.__module__) for name, measure in measures.items()},
         }
         return without_defaults(plain, _UNKEYED)
@@ -68,8 +57,7 @@ class MetricConfig:
 class Benchmark(Study):
     """Explainers with their settings, on graphs with known truth.
 
-    Rows: seconds of fit and explanation, the status of the fit, agreement and fidelity of each
-    graph; `measure_boundary` for explainers with gates; `measure_gallery` for one seed.
+    Rows: seconds of fit and explanation, and `measure_molecules`.
     """
 
     name = "bench"
@@ -80,143 +68,58 @@ class Benchmark(Study):
     metrics: MetricConfig = field(default_factory=MetricConfig)
 
     def variants(self, task: Task, target: str) -> Iterable[Variant]:
-        check_tables(self.tables)
-        tables = settings_for(self.tables, task.name, target)
         extra = self.metrics.identity()
         for name in self.explainers:
-            explainer, mechanism, settings = choose(name, tables)
-            yield Variant(explainer=explainer, mechanism=mechanism, settings=settings, extra=extra)
+            settings = settings_of(name, self.tables, task.name, target)
+            yield Variant(explainer=name, settings=settings, extra=extra)
 
     def measure(self, job: Job) -> Iterator[Block]:
         out = job.scores()
         yield Block("fit_seconds", job.fit_seconds)
         yield Block("explain_seconds_per_graph", job.explain_seconds_per_graph)
         yield from measure_molecules(job, out, self.metrics)
-        if status := job.facts.get("fit_status"):
-            yield Block("fit_status", 1.0, note=status)
-        yield from measure_boundary(job, out)
-        if job.seed == GALLERY_SEED:
-            yield from measure_gallery(job, out, draw(out.num_graphs, GALLERY_SIZE, "gallery"))
 
 
 def measure_molecules(job: Job, out: Explanation, metrics: MetricConfig) -> Iterator[Block]:
-    """Yields agreement with the truth and fidelity of each explained graph.
+    """Yields agreement with the truth and fidelity of each explained graph, and its curve's mean.
 
     The job's seed orders equal scores and draws the noise of fidelity. Fidelity is nan where the
     explained class is not the predicted one.
     """
     batch, predicted = job.graphs.batch(job.positions), out.prediction.argmax(1)
     truth, place = Truth.from_graphs(batch), job.positions
-    own = _own_values(job, out, truth, metrics.own)
+    shown = (out.ranking, out.bonds, truth, batch, job.model, out.target, out.prediction)
+    own = {name: _own_value(name, Measured(*shown)) for name in metrics.own}
     for protocol in PROTOCOLS:
         chosen = selected_graphs(batch.y, predicted, truth, protocol)
         values = truth_metrics(out.ranking, out.bonds, truth, protocol=protocol, seed=job.seed)
         for metric, value in {**values, **own}.items():
             yield Block(metric, value[chosen], protocol, place[chosen])
     target = Target(job.model)
+    given: dict[str, Any] = {"num_draws": metrics.num_draws, "seed": job.seed}
     for removal in metrics.removals:
-        is_exchange = removal == "exchange"
-        curve = fidelity_curve(
-            target,
-            batch,
-            out.bonds,
-            out.ranking,
-            removal=removal,
-            num_draws=metrics.num_draws,
-            seed=job.seed,
-            explained=out.target,
-            sample=job.molecules.background(job.model).sample if is_exchange else None,
+        given |= {"removal": removal, "explained": out.target}
+        curve = fidelity_curve(target, batch, out.bonds, out.ranking, **given)
+        area, *kept = (
+            torch.where(out.target == predicted, row.cpu(), torch.nan)
+            for row in (curve.area, *curve.kept)  # [B] each
         )
-        for metric, found in curve.metrics().items():
-            is_area = found.dim() == 1
-            levels = (None,) if is_area else RATIOS
-            for level, row in zip(levels, [found] if is_area else found, strict=True):  # [B]
-                value = torch.where(out.target == predicted, row.cpu(), torch.nan)
-                yield Block(metric, value, removal, place, level=level)
+        yield Block("kept_area", area, removal, place)
+        for ratio, value in zip(RATIOS, kept, strict=True):
+            yield Block("kept", float(value.nanmean()), removal, level=ratio)
 
 
-def _own_values(
-    job: Job, out: Explanation, truth: Truth, names: Sequence[str]
-) -> dict[str, Tensor]:
-    """Returns metrics of one's own by name, ``[B]`` each."""
-    graphs = job.graphs.batch(job.positions)
-    shown = (out.ranking, out.bonds, truth, graphs, job.model, out.target, out.prediction)
-    found = {}
-    for name in names:
-        measure: Any = get_metric(name).measure
-        with torch.no_grad():
-            value = torch.as_tensor(measure(Measured(*shown))).detach().cpu().double()
-        is_one_each = value.shape == (out.num_graphs,)
-        if not is_one_each or bool((value.abs() > 1).any()):
-            got = f"{value.abs().max():g}" if is_one_each else f"shape {list(value.shape)}"
-            raise MetricError(
-                f"Metric {name!r} must return a share per graph, [{out.num_graphs}], nan where "
-                f"there is none (got {got}). Correct its function."
-            )
-        found[name] = value
-    return found
-
-
-def _parts(out: Explanation) -> dict[str, Tensor]:
-    """Returns gates and integrated attributions of methods with a boundary, ``[M]`` each."""
-    return {} if out.bond_gate.isnan().all() else {"gate": out.bond_gate, "big": out.bond_loss}
-
-
-def measure_boundary(job: Job, out: Explanation) -> Iterator[Block]:
-    """Yields agreement of gate and attribution with the truth, and results of the boundary.
-
-    Explainers without gates have none of it. ``not_restored`` is 1 where the risk of the boundary
-    is above the target.
-    """
-    if not _parts(out):
-        return
-    batch, place = job.graphs.batch(job.positions), job.positions
-    truth = Truth.from_graphs(batch)
-    chosen = selected_graphs(batch.y, None, truth, "paper")
-    for name, value in _parts(out).items():
-        area = truth_metrics(value, out.bonds, truth, protocol="paper", seed=job.seed)["roc_auc"]
-        yield Block(f"{name}_roc_auc", area[chosen], "paper", place[chosen])
-    yield Block("restored", out.restored, graph=place)
-    yield Block("risk_boundary", out.risk_boundary, graph=place)
-    left = torch.tensor([Flag.NOT_RESTORED in flag for flag in out.status.flags])
-    yield Block("not_restored", left.double(), graph=place)
-
-
-def measure_gallery(job: Job, out: Explanation, chosen: Tensor) -> Iterator[Block]:
-    """Yields chosen molecules and the values of their bonds, so that pictures need no data.
-
-    The note of metric ``molecule`` is the molecule as JSON, see `describe_molecule`. Other rows are
-    about one bond each; its number is the level.
-    """
-    values = {"score": out.ranking, **_parts(out)}
-    for row in chosen.tolist():
-        position = job.positions[row : row + 1]
-        about = describe_molecule(job.graphs, int(position))
-        about["explained"] = int(out.target[row])
-        about["probability"] = float(out.prediction[row, int(out.target[row])].exp())
-        note = json.dumps(about, separators=(",", ":"))
-        yield Block("molecule", 1.0, graph=position, note=note)
-        bonds = (out.bonds.batch == row).nonzero().view(-1)
-        graph, level = position.expand(bonds.numel()), torch.arange(bonds.numel())
-        for name, value in values.items():
-            yield Block(f"bond_{name}", value[bonds], graph=graph, level=level)
-
-
-def describe_molecule(part: MoleculeDataset, position: int) -> dict[str, Any]:
-    """Returns a molecule as plain values.
-
-    ``smiles`` is empty for Mutagenicity, ``bonds`` are two ends and a column of `BOND_TYPES`,
-    ``true`` are numbers of bonds.
-    """
-    data = part[position]
-    bonds = find_bonds(data.edge_index, torch.zeros_like(data.edge_index[0]))
-    kind = bonds.mean(data.edge_attr.t()).argmax(0)  # [M]
-    true = bonds.sum(data.edge_truth.float()) > 0
-    ends = zip(*bonds.index.tolist(), kind.tolist(), strict=True)
-    return {
-        "smiles": data.smiles,
-        "atoms": [part.vocabulary[column] for column in data.x.argmax(1).tolist()],
-        "bonds": [list(bond) for bond in ends],
-        "true": true.nonzero().view(-1).tolist(),
-        "label": int(data.y),
-    }
+def _own_value(name: str, measured: Measured) -> Tensor:
+    """Returns a metric of one's own, ``[B]``."""
+    measure: Any = get_metric(name).measure
+    with torch.no_grad():
+        value = torch.as_tensor(measure(measured)).detach().cpu().double()
+    num_graphs = measured.truth.num_graphs
+    is_one_each = value.shape == (num_graphs,)
+    if not is_one_each or bool((value.abs() > 1).any()):
+        got = f"{value.abs().max():g}" if is_one_each else f"shape {list(value.shape)}"
+        raise MetricError(
+            f"Metric {name!r} must return a share per graph, [{num_graphs}], nan where there is "
+            f"none (got {got}). Correct its function."
+        )
+    return value

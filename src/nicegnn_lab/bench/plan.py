@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import tomllib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -12,7 +11,7 @@ from typing import Any
 from torch import nn
 
 import nicegnn_lab
-from nicegnn.config import Count, check_number
+from nicegnn.config import Count, check_choice, check_number
 from nicegnn.errors import ConfigError
 from nicegnn.target.frozen_model import fingerprint
 from nicegnn.target.zoo import device_of
@@ -21,8 +20,8 @@ from nicegnn_lab.bench.study import (
     Cell,
     Study,
     Variant,
-    changed_settings,
     code_hash,
+    flat_settings,
     make_explainer,
     without_defaults,
 )
@@ -88,19 +87,17 @@ def make_cells(
                 rows = {
                     "version": study.version,
                     "setting": chosen.setting,
-                    "level": None if math.isnan(chosen.level) else float(chosen.level),
+                    "level": None if chosen.level is None else float(chosen.level),
                     "extra": dict(chosen.extra),
                 }
                 rows = {"study": study.name, **without_defaults(rows, _NEUTRAL_ROWS)}
                 scores = without_defaults({**about, **settings}, _NEUTRAL_SCORES)
+                here = (study.name, task.name, task.is_stand_in, target, chosen)
                 for seed in own_seeds:
-                    whole = rows | {"scores": {**scores, "seed": seed}}
-                    here = (study.name, task.name, task.is_stand_in, target)
-                    cell = Cell(*here, chosen, seed, whole)
+                    cell = Cell(*here, seed, rows | {"scores": {**scores, "seed": seed}})
                     cells.setdefault(cell.key, cell)
-    unknown = sorted(set(targets or ()) - possible)
-    if unknown:
-        raise ConfigError(f"`target` must be one of {sorted(possible)} (got {unknown}).")
+    for name in targets or ():
+        check_choice("target", name, sorted(possible))
     return list(cells.values())
 
 
@@ -108,14 +105,11 @@ def _tasks(
     study: Study, datasets: tuple[str, ...], seeds: Sequence[int]
 ) -> Iterator[tuple[Task, tuple[int, ...]]]:
     """Yields tasks with the seeds of their cells; a generated task has only its own seed."""
+    first, *others = dict.fromkeys(seeds)
     for name in dict.fromkeys(datasets or study.datasets or DATASETS):
-        first, *others = dict.fromkeys(seeds)
         task = study.task(name, first)
-        if not task.is_seeded:
-            yield task, (first, *others)
-            continue
-        yield task, (first,)
-        for seed in others:
+        yield task, (first,) if task.is_seeded else (first, *others)
+        for seed in others if task.is_seeded else ():
             yield study.task(name, seed), (seed,)
 
 
@@ -143,10 +137,8 @@ def _resolved(
     """Returns a variant with its mechanism named, and the identity of its explainer."""
     if not variant.explainer:
         return variant, {}
-    settings = dict(variant.settings)
-    wanted = variant.mechanism or settings.pop("mechanism", "")
-    name, mechanism = find_mechanism(variant.explainer, wanted)
-    chosen = replace(variant, explainer=name, mechanism=mechanism, settings=settings)
+    name, mechanism = find_mechanism(variant.explainer, variant.mechanism)
+    chosen = replace(variant, explainer=name, mechanism=mechanism)
     try:
         explainer = make_explainer(chosen, model, 0)
         default = make_explainer(Variant(explainer=name), model, 0)
@@ -157,7 +149,7 @@ def _resolved(
     return chosen, {
         "explainer": name,
         "mechanism": mechanism,
-        "settings": changed_settings(explainer, default, settings),
+        "settings": without_defaults(*(flat_settings(e.config) for e in (explainer, default))),
         "defaults": entry.defaults_version,
         "code": code_hash(type(explainer).__module__),
         "fit_graphs": _below(fit_graphs, num_train) if entry.learns else None,
@@ -196,12 +188,12 @@ def read_toml(path: str | Path, what: str) -> dict[str, Any]:
 def check_tables(tables: Mapping[str, Any]) -> None:
     """Raises `ConfigError` unless tables are of explainers, or of datasets or targets."""
     for name, table in tables.items():
-        if _is_group(name) and isinstance(table, Mapping):
+        if not isinstance(table, Mapping):
+            raise ConfigError(f"`{name}` must be a table, [{name}] in TOML (got {table!r}).")
+        if _is_group(name):
             check_tables(table)
             continue
         find_mechanism(name)
-        if not isinstance(table, Mapping):
-            raise ConfigError(f"`{name}` must be a table, [{name}] in TOML (got {table!r}).")
         if "seed" in table:
             raise ConfigError(f"`{name}` must not set `seed`; the command sets it with --seed.")
         if table.get("undirected") is False:
@@ -210,24 +202,16 @@ def check_tables(tables: Mapping[str, Any]) -> None:
             )
 
 
-def settings_for(tables: Tables, dataset: str, target: str) -> dict[str, dict[str, Any]]:
-    """Returns the settings of explainers for one dataset and target."""
-    merged: dict[str, dict[str, Any]] = {}
+def settings_of(name: str, tables: Tables, dataset: str, target: str) -> dict[str, Any]:
+    """Returns the settings of an explainer, such as ``refine+nc``, on one dataset and target."""
+    explainer, mechanism = find_mechanism(name)
     of_target = tables.get(target, {})
-    for layer in (tables, tables.get(dataset, {}), of_target, of_target.get(dataset, {})):
-        for name, table in layer.items():
-            if not _is_group(name):
-                merged[name] = merged.get(name, {}) | dict(table)
-    return merged
-
-
-def choose(name: str, tables: Tables) -> tuple[str, str, dict[str, Any]]:
-    """Returns the explainer, mechanism and changed settings of a name such as ``refine+nc``."""
-    entry, asked = find_entry(name)
-    values = dict(tables.get(entry.name, {}))
-    named = values.pop("mechanism", "")
-    _, mechanism = find_mechanism(entry.name, asked or named)
-    return entry.name, mechanism, values | dict(tables.get(f"{entry.name}+{mechanism}", {}))
+    settings: dict[str, Any] = {}
+    layers = (tables, tables.get(dataset, {}), of_target, of_target.get(dataset, {}))
+    for own in (explainer, f"{explainer}+{mechanism}"):
+        for layer in layers:
+            settings |= dict(layer.get(own, {}))
+    return settings
 
 
 def find_mechanism(name: str, wanted: str = "") -> tuple[str, str]:

@@ -1,14 +1,13 @@
-"""Rows of the benchmark, of studies and of tuning: one schema, its files, and their means."""
+"""Rows of the benchmark, of studies and of tuning: one schema, its files, packing, and means."""
 
 from __future__ import annotations
 
 import base64
 import json
-import logging
-import time
 import zlib
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
+from itertools import groupby
 from pathlib import Path
 from typing import Any
 
@@ -24,39 +23,43 @@ from nicegnn.errors import ConfigError, StoreError
 from nicegnn.store import write_whole
 from nicegnn_lab.bench.study import Cell, Name, name_of
 
-WORDS = (
-    *("study", "dataset", "target", "explainer", "mechanism", "setting"),
-    *("protocol", "metric", "note"),
-)
-_NUMBERS = {
-    "stand_in": pa.bool_(),
-    "level": pa.float64(),
-    "seed": pa.int64(),
-    "graph": pa.int32(),
-    "value": pa.float32(),
-}
+_WORD = pa.dictionary(pa.int32(), pa.string())
 #: Columns of every row. ``setting`` names what is varied, ``level`` is its number.
-COLUMNS = (
-    *("study", "dataset", "stand_in", "target", "explainer", "mechanism", "setting", "level"),
-    *("seed", "graph", "protocol", "metric", "value", "note"),
-)
 SCHEMA = pa.schema(
-    [(name, _NUMBERS.get(name, pa.dictionary(pa.int32(), pa.string()))) for name in COLUMNS]
+    {
+        **dict.fromkeys(("study", "dataset"), _WORD),
+        "stand_in": pa.bool_(),
+        **dict.fromkeys(("target", "explainer", "mechanism", "setting"), _WORD),
+        "level": pa.float64(),
+        "seed": pa.int64(),
+        "graph": pa.int32(),
+        **dict.fromkeys(("protocol", "metric"), _WORD),
+        "value": pa.float32(),
+        "note": _WORD,
+    }
 )
+COLUMNS = tuple(SCHEMA.names)
+WORDS = tuple(column.name for column in SCHEMA if column.type == _WORD)
 #: Columns by which `summarise` groups rows.
 GROUPS = (
     *("dataset", "target", "explainer", "mechanism", "setting"),
     *("protocol", "metric", "level"),
 )
 WHOLE_CELL = -1  # in column ``graph``: the value is of the whole cell
-ROWS_KIND, PACKED_KIND = "rows", "packed-rows"
 PACKED = "packed.parquet"  # the name of every packed file
-_ENDINGS = {"rows": "parquet", "failed": "json"}  # of files of cells; others hold tensors
+
+_PAGE_ROWS = 2**20  # files are a third smaller than with usual pages
+_PACKED_OPTIONS = {
+    "compression": "zstd",
+    "compression_level": 17,  # files are a sixth smaller than at 15; higher levels gain little
+    "use_dictionary": [name for name in COLUMNS if name not in ("graph", "value")],
+    "data_page_size": 16 * _PAGE_ROWS,
+    "max_rows_per_page": _PAGE_ROWS,
+    "write_page_checksum": True,
+}
 
 #: Values to keep by column.
 Where = Mapping[str, "str | float | bool | Collection[str | float | bool]"]
-
-log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
@@ -91,7 +94,7 @@ def mean_blocks(blocks: Iterable[Block]) -> Iterator[Block]:
 
 @dataclass(frozen=True)
 class Folder:
-    """The files of a study: packed rows and tensors, and files of single cells beside them."""
+    """The files of a study: packed rows, and files of single cells beside them."""
 
     root: Path
 
@@ -100,14 +103,9 @@ class Folder:
         """Rows of many cells."""
         return self.root / PACKED
 
-    @property
-    def packed_states(self) -> Path:
-        """Tensors of many cells."""
-        return self.root / "states.safetensors"
-
     def file(self, kind: str, key: str) -> Path:
-        """The ``rows``, ``states``, ``scores`` or ``fits`` of a cell, or why it ``failed``."""
-        return self.root / kind / f"{key}.{_ENDINGS.get(kind, 'safetensors')}"
+        """The ``rows`` of a cell, or why it ``failed``."""
+        return self.root / kind / f"{key}.{'parquet' if kind == 'rows' else 'json'}"
 
 
 @dataclass(frozen=True)
@@ -119,32 +117,21 @@ class FinishedCell:
     """
 
     path: Path  # file that holds its rows
+    name: Name
+    key: str
+    begin: int  # its first row in the file
+    num_rows: int
     description: Mapping[str, Any]
-    begin: int = 0  # its first row in the file
-
-    @property
-    def key(self) -> str:
-        return str(self.description["key"])
-
-    @property
-    def num_rows(self) -> int:
-        return int(self.description["num_rows"])
-
-    @property
-    def name(self) -> Name:
-        return name_of(self.description["cell"])
 
 
 def write_rows(path: Path, cell: Cell, blocks: Iterable[Block], **about: Any) -> None:
     """Writes the rows and the description of one cell (see `FinishedCell`)."""
-    table = table_of(cell, list(blocks))
+    table = table_of(cell, blocks)
     description = {
-        "kind": ROWS_KIND,
         "cell": cell.to_dict(),
         "key": cell.key,
         "num_rows": table.num_rows,
         "identity": dict(cell.identity),
-        "written_ns": time.time_ns(),
         **about,
     }
     table = table.replace_schema_metadata({"nicegnn": json.dumps(description)})
@@ -152,30 +139,27 @@ def write_rows(path: Path, cell: Cell, blocks: Iterable[Block], **about: Any) ->
     write_whole(path, lambda file: pa.parquet.write_table(table, file, **options))
 
 
-def table_of(cell: Cell, blocks: list[Block]) -> pa.Table:
+def table_of(cell: Cell, blocks: Iterable[Block]) -> pa.Table:
     """Returns blocks of one cell as a table of `COLUMNS`."""
-    own: dict[str, Any] = {**cell.to_dict(), "graph": WHOLE_CELL, "level": cell.variant.level}
-    parts: dict[str, list[Any]] = {name: [np.empty(0)] for name in COLUMNS}
+    own: dict[str, Any] = {"graph": WHOLE_CELL, **cell.to_dict()}
+    own["level"] = np.nan if own["level"] is None else own["level"]
+    parts = [SCHEMA.empty_table().to_pandas()]
     for block in blocks:
-        values = block.values
-        size = values.numel()
-        if block.graph is not None and block.graph.numel() != size:
+        values = block.values.numpy()
+        if block.graph is not None and block.graph.numel() != values.size:
             raise ConfigError(
                 f"`graph` of block {block.metric!r} must have one position per value (got "
-                f"{block.graph.numel()} for {size})."
+                f"{block.graph.numel()} for {values.size})."
             )
-        for name in COLUMNS:
-            given = values if name == "value" else getattr(block, name, None)
-            one = own[name] if given is None else np.asarray(given)
-            parts[name].append(np.broadcast_to(one, size))
-
-    def column(name: str, kind: Any) -> pa.Array:
-        if pa.types.is_dictionary(kind):
-            return pa.array([word for part in parts[name] for word in part.tolist()], kind)
-        return pa.array(np.concatenate(parts[name]).astype(kind.to_pandas_dtype()), kind)
-
-    kinds = zip(SCHEMA.names, SCHEMA.types, strict=True)
-    return pa.table([column(name, kind) for name, kind in kinds], SCHEMA)  # nan stays nan
+        given = {name: one for name, one in vars(block).items() if one is not None}
+        row = own | given | {"value": values}
+        plain = {k: np.asarray(v) if isinstance(v, Tensor) else v for k, v in row.items()}
+        parts.append(pd.DataFrame(plain, index=range(values.size), columns=[*COLUMNS]))
+    rows = {name: np.concatenate([part[name].to_numpy() for part in parts]) for name in COLUMNS}
+    columns = [  # nan stays nan
+        pa.array(rows[c.name].tolist() if c.type == _WORD else rows[c.name], c.type) for c in SCHEMA
+    ]
+    return pa.table(columns, SCHEMA)
 
 
 def finished_cells(folder: str | Path) -> dict[Name, FinishedCell]:
@@ -185,41 +169,40 @@ def finished_cells(folder: str | Path) -> dict[Name, FinishedCell]:
     packed file counts as older than files of single cells.
     """
     place = Folder(Path(folder))
-    single = []
-    for path in sorted(place.file("rows", "").parent.glob("*.parquet")):
-        try:
-            cell = FinishedCell(path, describe(path, ROWS_KIND))
-            single.append((int(cell.description.get("written_ns", 0)), cell.name, cell))
-        except (StoreError, KeyError, TypeError) as error:
-            log.warning("%s It is ignored.", error)
     finished = packed_cells(place.packed)
-    finished |= {name: cell for _, name, cell in sorted(single, key=lambda item: item[0])}
+    files = place.file("rows", "").parent.glob("*.parquet")
+    for path in sorted(files, key=lambda file: (file.stat().st_mtime_ns, file.name)):
+        finished |= {cell.name: cell for cell in cells_in(path)}
     return {name: finished[name] for name in sorted(finished)}
 
 
 def packed_cells(path: Path) -> dict[Name, FinishedCell]:
     """Returns the cells of a packed file by name, empty if there is no file."""
-    if not path.is_file():
-        return {}
-    description = describe(path, PACKED_KIND)
-    packed, begin = {}, 0
+    return {cell.name: cell for cell in cells_in(path)} if path.is_file() else {}
+
+
+def cells_in(path: Path) -> list[FinishedCell]:
+    """Returns the cells of a file without reading their rows."""
+    cells, begin = [], 0
     try:
-        for about in description["cells"]:
-            cell = FinishedCell(path, {**about, "key": about["key"]}, begin)
-            packed[cell.name] = cell
-            begin += cell.num_rows
-        if begin != description["num_rows"]:
-            raise ValueError(f"{description['num_rows']} rows, {begin} in its description")
-    except (KeyError, TypeError, AttributeError, ValueError) as error:
+        with _opened(path) as file:
+            num_rows, metadata = file.metadata.num_rows, file.metadata.metadata
+        described = [json.loads(metadata[b"nicegnn"])]
+        if b"cells" in metadata:
+            described = json.loads(zlib.decompress(base64.b64decode(metadata[b"cells"])))
+        for about in described:
+            known = about["key"], begin, int(about["num_rows"]), about
+            cells.append(FinishedCell(path, name_of(about["cell"]), *known))
+            begin += cells[-1].num_rows
+        if begin != num_rows:
+            raise ValueError(f"{num_rows} rows, {begin} in its description")
+    except (pa.ArrowException, OSError, ValueError, KeyError, TypeError, zlib.error) as error:
         raise _damaged(path, error) from error
-    return packed
+    return cells
 
 
 def read_rows(folder: str | Path, where: Where | None = None) -> pd.DataFrame:
     """Returns the rows of all finished cells of a study; see `finished_cells`.
-
-    A damaged packed file is an error. A damaged file of one cell is ignored with a warning, because
-    the next run restores it.
 
     Args:
         folder: of the study, such as ``results/bench`` or ``results/studies/ablation``.
@@ -232,12 +215,12 @@ def read_rows(folder: str | Path, where: Where | None = None) -> pd.DataFrame:
     if unknown:
         raise ConfigError(f"`where` must name columns of {COLUMNS} (got {unknown}).")
     of_cells = {"study", "dataset", "stand_in", "target", "seed"} & set(wanted)
-    cells = {
-        name: cell
-        for name, cell in finished_cells(folder).items()
+    cells = [
+        cell
+        for cell in finished_cells(folder).values()
         if all(cell.description["cell"][column] in wanted[column] for column in of_cells)
-    }
-    tables = [table for _, table in read_tables(cells, wanted)] or [SCHEMA.empty_table()]
+    ]
+    tables = [SCHEMA.empty_table(), *read_cells(cells, wanted)]
     rows: pd.DataFrame = pa.concat_tables(tables).unify_dictionaries().to_pandas()
     categories = {}
     for name in WORDS:  # sorted categories, because pandas sorts groups by them
@@ -246,72 +229,48 @@ def read_rows(folder: str | Path, where: Where | None = None) -> pd.DataFrame:
     return rows.assign(**categories)
 
 
-def read_tables(
-    cells: Mapping[Name, FinishedCell], where: Mapping[str, list[Any]], *, is_strict: bool = False
-) -> Iterator[tuple[Name, pa.Table]]:
-    """Yields the rows of cells; a damaged file of one cell is an error if `is_strict`."""
-    by_path: dict[Path, list[FinishedCell]] = {}
-    for cell in cells.values():
-        by_path.setdefault(cell.path, []).append(cell)
-    tables: dict[Name, pa.Table] = {}
-    for path, cells_of in by_path.items():
+def read_cells(
+    cells: Iterable[FinishedCell], where: Mapping[str, list[Any]] | None = None
+) -> Iterator[pa.Table]:
+    """Yields the rows of each cell; only row groups that hold them are read."""
+    for path, own in groupby(cells, lambda cell: cell.path):
         try:
-            tables |= _read(path, cells_of, where)
-        except StoreError as error:
-            if path.name == PACKED or is_strict:
-                raise
-            log.warning("%s It is ignored.", error)
-    yield from ((name, tables[name]) for name in cells if name in tables)
+            with _opened(path) as file:
+                yield from _of_file(file, own, where or {})
+        except (pa.ArrowException, OSError, ValueError) as error:
+            raise _damaged(path, error) from error
 
 
-def _read(
-    path: Path, cells: list[FinishedCell], where: Mapping[str, list[Any]]
-) -> dict[Name, pa.Table]:
-    """Returns the rows of cells of one file; only their row groups are read."""
-    tables = {cell.name: SCHEMA.empty_table() for cell in cells if cell.num_rows == 0}
-    begin = 0
-    try:
-        with _opened(path) as file:
-            if tuple(file.schema_arrow.names) != COLUMNS:
-                raise ValueError(f"its columns are {file.schema_arrow.names}")
-            for number in range(file.num_row_groups):
-                end = begin + file.metadata.row_group(number).num_rows
-                inside = [cell for cell in cells if begin <= cell.begin < end]
-                if inside:
-                    group = file.read_row_group(number).replace_schema_metadata(None)
-                    stays = _holding(group, where)
-                for cell in inside:
-                    here = slice(cell.begin - begin, cell.begin - begin + cell.num_rows)
-                    tables[cell.name] = group[here].filter(stays[here])
-                begin = end
-    except (pa.ArrowException, OSError, ValueError) as error:
-        raise _damaged(path, error) from error
-    return tables
+def _of_file(
+    file: Any, cells: Iterable[FinishedCell], where: Mapping[str, list[Any]]
+) -> Iterator[pa.Table]:
+    if tuple(file.schema_arrow.names) != COLUMNS:
+        raise ValueError(f"its columns are {file.schema_arrow.names}")
+    groups = range(file.num_row_groups)
+    starts = np.cumsum([0, *(file.metadata.row_group(n).num_rows for n in groups)])
+
+    def group_of(cell: FinishedCell) -> int:
+        return int(np.searchsorted(starts[1:], cell.begin, side="right"))
+
+    for number, inside in groupby(cells, group_of):
+        is_there = number in groups  # else its cells have no rows
+        group = file.read_row_group(number) if is_there else SCHEMA.empty_table()
+        group = group.replace_schema_metadata(None)
+        stays = _holding(group, where)
+        for cell in inside:
+            begin = cell.begin - starts[number]
+            here = slice(begin, begin + cell.num_rows)
+            yield group[here].filter(stays[here])
 
 
 def _holding(table: pa.Table, where: Mapping[str, list[Any]]) -> pa.Array:
     """Returns whether each row has one of the wanted values in every column."""
     stays = pa.array(np.ones(table.num_rows, dtype=bool))
     for name, values in where.items():
-        wanted = pa.array(values, _NUMBERS.get(name, pa.string()))
+        kind = SCHEMA.field(name).type
+        wanted = pa.array(values, pa.string() if kind == _WORD else kind)
         stays = pa.compute.and_(stays, pa.compute.is_in(table[name], value_set=wanted))
     return stays
-
-
-def describe(path: Path, kind: str) -> dict[str, Any]:
-    """Returns the metadata of a file of rows without reading the rows."""
-    try:
-        with _opened(path) as file:
-            metadata = file.metadata.metadata
-            about: dict[str, Any] = json.loads(metadata[b"nicegnn"])
-            about["num_rows"] = file.metadata.num_rows
-            if kind == PACKED_KIND:
-                about["cells"] = json.loads(zlib.decompress(base64.b64decode(metadata[b"cells"])))
-        if about["kind"] != kind:
-            raise ValueError(f"its kind is not {kind}")
-    except (pa.ArrowException, OSError, ValueError, KeyError, TypeError, zlib.error) as error:
-        raise _damaged(path, error) from error
-    return about
 
 
 def _opened(path: Path) -> Any:
@@ -322,10 +281,52 @@ def _opened(path: Path) -> Any:
 def _damaged(path: Path, error: Exception) -> StoreError:
     """Returns the error about a damaged file, with what to do."""
     reason = str(error).splitlines()[0] if str(error) else type(error).__name__
-    advice = "Run the same command again to restore it."
+    advice = "Delete it and run the same command again."
     if path.name == PACKED:
         advice = "Restore it (git checkout restores a committed file), or delete it and run again."
     return StoreError(f"{path} is damaged ({reason}). {advice}")
+
+
+def pack(folder: str | Path) -> Path:
+    """Writes the rows of all finished cells of a study into ``packed.parquet`` in its folder.
+
+    Cells that are packed already are packed again with the others.
+    """
+    place, found = Folder(Path(folder)), finished_cells(folder)
+    if not found:
+        raise StoreError(
+            f"There are no rows in {folder} to pack; compute them with `nicegnn lab bench` or "
+            "`nicegnn lab experiment`."
+        )
+    tables = list(read_cells(found.values()))
+    cells = [cell.description for cell in found.values()]
+    text = json.dumps(cells, sort_keys=True, separators=(",", ":"))
+    squeezed = base64.b64encode(zlib.compress(text.encode(), 9)).decode()
+    about = {"nicegnn": json.dumps({"kind": "packed-rows"}), "cells": squeezed}
+
+    def subject(number: int) -> tuple[str, str]:  # most readers want one dataset and target
+        return cells[number]["cell"]["dataset"], cells[number]["cell"]["target"]
+
+    def write(file: Path) -> None:
+        with pa.parquet.ParquetWriter(file, SCHEMA, **_PACKED_OPTIONS) as writer:
+            for _, numbers in groupby(range(len(cells)), subject):
+                group = pa.concat_tables([tables[number] for number in numbers])
+                group = group.unify_dictionaries().combine_chunks()
+                writer.write_table(group, row_group_size=max(group.num_rows, 1))
+            writer.add_key_value_metadata(about)  # metadata of a schema would be written twice
+
+    write_whole(place.packed, write)
+    return place.packed
+
+
+def pack_all(results: str | Path = "results") -> list[Path]:
+    """Packs the rows of every study below a folder and returns the files."""
+    root = Path(results)
+    folders = {path.parent for path in root.glob("**/packed.parquet")}
+    folders |= {path.parent.parent for path in root.glob("**/rows/*.parquet")}
+    if not folders:
+        raise StoreError(f"There are no rows in {results} to pack; name another folder.")
+    return [pack(folder) for folder in sorted(folders)]
 
 
 def summarise(rows: pd.DataFrame) -> pd.DataFrame:

@@ -2,23 +2,19 @@
 
 from __future__ import annotations
 
-import logging
 import time
 import traceback
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
-from nicegnn.errors import StoreError
-from nicegnn.progress import progress_bar
 from nicegnn.store import write_json
 from nicegnn.target.zoo import device_of
 from nicegnn_lab.bench.job import Job
 from nicegnn_lab.bench.plan import TARGETS_FOLDER, make_cells
-from nicegnn_lab.bench.rows import Folder, finished_cells, read_tables, write_rows
-from nicegnn_lab.bench.study import Cell, Study, name_of
-
-log = logging.getLogger(__name__)
+from nicegnn_lab.bench.rows import Folder, finished_cells, write_rows
+from nicegnn_lab.bench.study import Cell, Study
 
 
 @dataclass(frozen=True)
@@ -28,7 +24,6 @@ class RunReport:
     cells: tuple[Cell, ...]  # all cells of the run
     finished: tuple[Cell, ...]  # before this run
     failed: tuple[Cell, ...]  # without rows
-    errors: tuple[str, ...]  # of each that failed
 
     @property
     def num_measured(self) -> int:
@@ -53,80 +48,45 @@ def run_study(
     out: str | Path,
     targets_folder: str | Path = TARGETS_FOLDER,
     device: str | None = None,
-    max_graphs: int | None = None,
-    fit_graphs: int | None = None,
-    progress: bool = False,
     say: Callable[[str], None] | None = None,
+    **limits: Any,
 ) -> RunReport:
     """Runs the cells of a study that have no rows yet; read them with `read_rows`.
 
-    After an interruption, the next run continues: it keeps finished cells, also packed ones, and
-    reads stored fits.
+    After an interruption, the next run continues: it keeps finished cells, also packed ones.
 
     Args:
         datasets, targets: by default those of the study.
         out: folder of the study's files.
         targets_folder: trained targets, see `nicegnn lab train-targets`.
         device: ``cpu`` or ``cuda``; by default ``cuda`` where there is a GPU.
-        max_graphs: most graphs to explain, the same in every cell; by default the study's limit.
-        fit_graphs: most training graphs of a fit, the same in every cell; by default all.
         say: gets one line per finished cell.
+        limits: ``max_graphs``, ``fit_graphs``, see `make_cells`.
     """
-    cells = make_cells(
-        study,
-        datasets,
-        targets,
-        seeds,
-        targets_folder=targets_folder,
-        device=device,
-        max_graphs=max_graphs,
-        fit_graphs=fit_graphs,
-    )
+    given: dict[str, Any] = {"targets_folder": targets_folder, "device": device}
+    cells = make_cells(study, datasets, targets, seeds, **given, **limits)
     folder = Folder(Path(out))
-    finished = _finished(folder, cells)
+    finished = {one.key for one in finished_cells(out).values()}
     todo = [cell for cell in cells if cell.key not in finished]
-    failed: list[tuple[Cell, str]] = []
+    failed = []
     last = None  # a task is kept for the next cell, as cells come dataset by dataset
-    with progress_bar(study.name, len(todo), shown=progress and bool(todo)) as advance:
-        for number, cell in enumerate(todo, start=1):
-            started = time.perf_counter()
-            try:
-                key = cell.dataset, cell.about_scores["data"]
-                if last is None or last[0] != key:
-                    last = key, study.task(cell.dataset, cell.seed)
-                model = last[1].model(cell.target, Path(targets_folder), device_of(device))
-                job = Job(cell, last[1], model, folder)
-                text = _measure(study, job)
-                text = f"{cell}: {text}, {time.perf_counter() - started:.1f} s in all"
-                for note in dict.fromkeys(job.notes):
-                    log.warning("%s", note)
-            except Exception as error:
-                _record_failure(folder, cell, error)
-                reason = f"{type(error).__name__}: {(str(error).splitlines() or [''])[0]}"
-                failed.append((cell, reason))
-                text = f"{cell}: FAILED, {reason}"
-            if say is not None:
-                say(f"[{number}/{len(todo)}] {text}")
-            advance(number, str(cell))
-    done = tuple(cell for cell in cells if cell.key in finished)
-    cells_of, errors = zip(*failed, strict=True) if failed else ((), ())
-    return RunReport(tuple(cells), done, cells_of, errors)
-
-
-def _finished(folder: Folder, cells: Sequence[Cell]) -> set[str]:
-    """Returns the keys of cells whose rows can be read."""
-    keys, stored = set(), finished_cells(folder.root)
-    for cell in cells:
-        earlier = stored.get(name_of(cell.to_dict()))
-        if earlier is None or earlier.key != cell.key:
-            continue
+    for number, cell in enumerate(todo, start=1):
+        started = time.perf_counter()
         try:
-            if earlier.path != folder.packed:
-                dict(read_tables({earlier.name: earlier}, {}, is_strict=True))
-            keys.add(cell.key)
-        except StoreError as error:
-            log.warning("%s It is computed again.", error)
-    return keys
+            key = cell.dataset, cell.about_scores["data"]
+            if last is None or last[0] != key:
+                last = key, study.task(cell.dataset, cell.seed)
+            model = last[1].model(cell.target, Path(targets_folder), device_of(device))
+            text = _measure(study, Job(cell, last[1], model, folder))
+            text = f"{text}, {time.perf_counter() - started:.1f} s in all"
+        except Exception as error:
+            _record_failure(folder, cell, error)
+            failed.append(cell)
+            text = f"FAILED, {type(error).__name__}: {(str(error).splitlines() or [''])[0]}"
+        if say is not None:
+            say(f"[{number}/{len(todo)}] {cell}: {text}")
+    done = tuple(cell for cell in cells if cell.key in finished)
+    return RunReport(tuple(cells), done, tuple(failed))
 
 
 def _measure(study: Study, job: Job) -> str:

@@ -38,7 +38,7 @@ class Variant:
     """One configuration of a study."""
 
     setting: str = ""  # name of what is varied
-    level: float = math.nan  # number of what is varied, nan if there is none
+    level: float | None = None  # number of what is varied
     explainer: str = ""  # name for `get_explainer`, empty where nothing is explained
     mechanism: str = ""  # "em", "nc", "exchange", or empty for the explainer's own
     settings: Mapping[str, Any] = field(default_factory=dict)  # that differ from the defaults
@@ -101,26 +101,21 @@ class Cell:
         own = {name: getattr(self, name) for name in ("study", "dataset", "stand_in", "target")}
         own |= {n: getattr(self.variant, n) for n in ("explainer", "mechanism", "setting")}
         level = self.variant.level
-        return own | {"level": None if math.isnan(level) else float(level), "seed": self.seed}
+        return own | {"level": None if level is None else float(level), "seed": self.seed}
 
     def __str__(self) -> str:
         line = self.variant
-        mechanism = f"+{line.mechanism}" if line.mechanism else ""
-        level = "" if math.isnan(line.level) else f"{line.level:g}"
-        words = (f"{line.explainer}{mechanism}", line.setting, level)
-        said = " ".join(word for word in words if word)
+        method = f"{line.explainer}+{line.mechanism}" if line.mechanism else line.explainer
+        level = "" if line.level is None else f"{line.level:g}"
+        said = " ".join(filter(None, (method, line.setting, level)))
         return f"{self.dataset} {self.target} {said} seed {self.seed}"
 
 
 def name_of(cell: Mapping[str, Any]) -> Name:
     """Returns the name of a cell from its `Cell.to_dict`."""
-    level = cell.get("level")
-    return (
-        *(cell["study"], cell["dataset"], cell["target"], cell["explainer"], cell["mechanism"]),
-        cell.get("setting", ""),
-        -math.inf if level is None else float(level),
-        int(cell["seed"]),
-    )
+    level = -math.inf if cell["level"] is None else float(cell["level"])
+    words = ("study", "dataset", "target", "explainer", "mechanism", "setting")
+    return *(cell[word] for word in words), level, int(cell["seed"])
 
 
 def content_hash(content: Any) -> str:
@@ -167,37 +162,11 @@ def without_defaults(values: Mapping[str, Any], defaults: Mapping[str, Any]) -> 
 
 def flat_settings(config: Any) -> dict[str, Any]:
     """Returns settings that can change scores; those of parts are named ``boundary__steps``."""
-    return {k: v for k, v in flat(asdict(config), "__").items() if k not in _NOT_IN_KEYS}
-
-
-def flat(values: Mapping[str, Any], separator: str) -> dict[str, Any]:
-    """Returns nested values by their joined names.
-
-    Example:
-        >>> flat({"score": "big", "boundary": {"steps": 5}}, "__")
-        {'score': 'big', 'boundary__steps': 5}
-    """
-    items: dict[str, Any] = {}
-    for name, value in values.items():
-        if isinstance(value, Mapping):
-            inner = flat(value, separator)
-            items |= {f"{name}{separator}{key}": item for key, item in inner.items()}
-        else:
-            items[name] = value
-    return items
-
-
-def changed_settings(
-    explainer: Explainer, default: Explainer, given: Mapping[str, Any]
-) -> dict[str, Any]:
-    """Returns the settings of an explainer that differ from its defaults.
-
-    The config lacks ``mode``, ``return_type`` and ``inputs``, so they are read from `given`.
-    """
-    neutral = {"mode": "auto", "return_type": "auto", "inputs": None}
-    shell = {name: given[name] for name in neutral if name in given}
-    mine, theirs = flat_settings(explainer.config), flat_settings(default.config)
-    return without_defaults(mine, theirs) | without_defaults(shell, neutral)
+    settings: dict[str, Any] = {}
+    for name, value in asdict(config).items():
+        parts = value.items() if isinstance(value, Mapping) else ()
+        settings |= {f"{name}__{key}": item for key, item in parts} or {name: value}
+    return {name: value for name, value in settings.items() if name not in _NOT_IN_KEYS}
 
 
 def make_explainer(

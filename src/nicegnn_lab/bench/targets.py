@@ -16,6 +16,7 @@ from torch import nn
 import nicegnn
 from nicegnn.config import check_choice
 from nicegnn.errors import ConfigError, StoreError, TargetError
+from nicegnn.molecule.splits import PARTS
 from nicegnn.seeding import mix
 from nicegnn.store import load_tensors, save_tensors, write_json
 from nicegnn.target.frozen_model import fingerprint
@@ -37,16 +38,14 @@ class Recipe:
     is_trained: bool = False  # whether `make` returns a trained model
 
     @property
-    def where(self) -> str:
-        """Where the function of a target of one's own is, as ``module:function``, else empty."""
-        make: Any = self.make
-        is_ours = isinstance(make, partial) and make.func is make_model
-        return "" if is_ours else f"{make.__module__}:{make.__qualname__}"
+    def is_ours(self) -> bool:
+        """Whether nicegnn makes the model, from settings that are stored."""
+        return isinstance(self.make, partial) and self.make.func is make_model
 
     @property
     def code(self) -> str:
         """A hash of the code of a target of one's own, else empty."""
-        return code_hash(self.where.partition(":")[0]) if self.where else ""
+        return "" if self.is_ours else code_hash(self.make.__module__)
 
 
 def _backbone(kind: str, readout: str) -> Recipe:
@@ -75,22 +74,18 @@ class TrainedTarget:
 def make_target(name: str, num_features: int, seed: int = 0, **settings: Any) -> nn.Module:
     """Returns a target model with two logits; nicegnn's have 3 layers of size 32, not trained."""
     check_choice("target", name, TARGETS)
-    recipe = TARGETS[name]
+    make = TARGETS[name].make
     with torch.random.fork_rng(devices=[]):
         torch.default_generator.manual_seed(mix(seed, "target"))
         try:
-            model = recipe.make(num_features, 2, **settings)
+            model = make(num_features, 2, **settings)
+            if not isinstance(model, nn.Module):
+                raise TypeError(f"its function must return a model, not {type(model).__name__}")
         except Exception as error:
-            if not recipe.where:
-                raise
             raise TargetError(
-                f"Target {name!r} ({recipe.where}) cannot be made for {num_features} node features "
-                f"and 2 classes ({type(error).__name__}: {error}). Correct its function."
+                f"Target {name!r} cannot be made for {num_features} node features and 2 classes "
+                f"({type(error).__name__}: {error}). Correct its function."
             ) from error
-    if not isinstance(model, nn.Module):
-        raise TargetError(
-            f"Target {name!r} ({recipe.where}) must return a model (got {type(model).__name__})."
-        )
     return model
 
 
@@ -120,17 +115,11 @@ def train_target(
         raise ConfigError(f"`target` must need training (got {target!r}, which is trained).")
     path = target_path(folder, dataset.name, target)
     if path.is_file():
-        return _load_trained_on(
-            dataset, path, device, "; delete it to train again, or write into another folder."
-        )
-    best: TrainedTarget | None = None
-    reached = {}
-    for seed in range(config.seed, config.seed + num_seeds):
-        run = _train_one(dataset, target, replace(config, seed=seed), device, progress)
-        reached[seed] = run.manifest["valid"]["accuracy"]
-        if best is None or reached[seed] > best.manifest["valid"]["accuracy"]:
-            best = run
-    assert best is not None  # there is a seed
+        return load_target(path, dataset, device=device)
+    seeds = range(config.seed, config.seed + num_seeds)
+    runs = [_train_one(dataset, target, replace(config, seed=s), device, progress) for s in seeds]
+    best = max(runs, key=lambda run: run.manifest["valid"]["accuracy"])  # the first of them
+    reached = {run.manifest["training"]["seed"]: run.manifest["valid"]["accuracy"] for run in runs}
     manifest = best.manifest | {"valid_accuracy_by_seed": reached}
     description = {"kind": "target", "settings": manifest["settings"], "target": target}
     save_tensors(path, best.model.state_dict(), description)
@@ -147,24 +136,22 @@ def _train_one(
 ) -> TrainedTarget:
     model: Any = make_target(target, dataset.num_node_features, config.seed).to(device)
     report = train_model(model, dataset.train, dataset.valid, config, progress=progress)
-    place, own = next(model.parameters()).device, bool(TARGETS[target].where)
+    place = next(model.parameters()).device
     sizes = {"in_size": dataset.num_node_features, "num_classes": 2}  # the rest is in its code
-    parts = {part: getattr(dataset, part) for part in ("train", "valid", "test")}
-    reached = {
-        part: asdict(calibration(predict(model, parts[part]), parts[part].y))
-        for part in ("valid", "test")
-    }
     manifest = {
         "dataset": dataset.name,
         "title": dataset.title,
         "is_stand_in": dataset.is_stand_in,
         **_origin(dataset),
-        "sizes": {part: len(graphs) for part, graphs in parts.items()},
+        "sizes": {part: len(getattr(dataset, part)) for part in PARTS},
         "target": target,
-        "settings": sizes if own else dict(model.settings),
+        "settings": dict(model.settings) if TARGETS[target].is_ours else sizes,
         "training": asdict(config),
         "fingerprint": fingerprint(model),
-        **reached,
+        **{
+            part: asdict(calibration(predict(model, graphs), graphs.y))
+            for part, graphs in (("valid", dataset.valid), ("test", dataset.test))
+        },
         "nicegnn": nicegnn.__version__,
         "torch": torch.__version__,
         "torch_geometric": torch_geometric.__version__,
@@ -175,14 +162,25 @@ def _train_one(
     return TrainedTarget(model, manifest)
 
 
-def load_target(path: str | Path, *, device: str | torch.device = "cpu") -> TrainedTarget:
-    """Reads a trained target and its manifest, and checks that they belong together."""
+def load_target(
+    path: str | Path, dataset: MoleculeDataset | None = None, *, device: str | torch.device = "cpu"
+) -> TrainedTarget:
+    """Reads a trained target and its manifest, and checks that they belong together.
+
+    With a dataset, it must have been trained on these data and this split.
+    """
     path = Path(path)
     tensors, description = load_tensors(path, "target")
     try:
         manifest = json.loads(path.with_suffix(".json").read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:
         raise StoreError(f"Cannot read the manifest of {path}: {error}") from error
+    expected = {} if dataset is None else _origin(dataset)
+    if changed := [name for name, value in expected.items() if manifest.get(name) != value]:
+        raise StoreError(
+            f"{path} was trained with another {' and '.join(changed)} and may have seen the test "
+            "graphs. Delete it and train again, or name another folder."
+        )
     name, settings = description["target"], dict(description["settings"])
     if name not in TARGETS:
         raise StoreError(
@@ -219,20 +217,8 @@ def read_target(
             f"There is no target {path}. Train it with `nicegnn lab train-targets --dataset "
             f"{dataset.name} --target {target} --out {folder}`, or name another --targets-folder."
         )
-    advice = " and may have seen the test graphs. Train a target on these data."
-    return _load_trained_on(dataset, path, device, advice).model
-
-
-def _load_trained_on(
-    dataset: MoleculeDataset, path: Path, device: str | torch.device, advice: str
-) -> TrainedTarget:
-    """Reads a target; raises `StoreError` if it was trained on other data or another split."""
-    target = load_target(path, device=device)
-    changed = [k for k, v in _origin(dataset).items() if target.manifest.get(k) != v]
-    if changed:
-        raise StoreError(f"{path} was trained with another {' and '.join(changed)}{advice}")
-    return target
+    return load_target(path, dataset, device=device).model
 
 
 def _origin(dataset: MoleculeDataset) -> dict[str, Any]:
-    return {"data": dict(dataset.report.files), "split": dataset.origin.split}
+    return {"data": dict(dataset.files), "split": dataset.split}

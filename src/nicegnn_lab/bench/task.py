@@ -51,10 +51,9 @@ class MoleculeTask(Task):
 
     def __init__(self, dataset: MoleculeDataset) -> None:
         self.dataset = dataset
-        self.name = dataset.name
+        self.name, self.is_stand_in = dataset.name, dataset.is_stand_in
+        self.identity = {"data": data_key(dataset), "split": dataset.split}
         self._explained: dict[str, Tensor] = {}  # of all graphs of a part
-        self.is_stand_in = dataset.is_stand_in
-        self.identity = {"data": data_key(dataset), "split": dataset.origin.split}
 
     def part(self, name: str) -> MoleculeDataset:
         """Returns the ``train``, ``valid`` or ``test`` part."""
@@ -79,15 +78,8 @@ class MoleculeTask(Task):
     def training(self, most: int | None = None) -> MoleculeDataset:
         """Returns training graphs, the same in every cell."""
         graphs = self.dataset.train
-        if most is not None and most < len(graphs):
-            graphs = graphs.index_select(draw(len(graphs), most, "fit"))
-        return graphs
-
-    def fit(self, explainer: Explainer, most: int | None = None, seed: int = 0) -> int:
-        """Fits an explainer; returns the number of graphs."""
-        graphs = self.training(most)
-        explainer.fit(graphs, seed=seed, progress=False)
-        return len(graphs)
+        is_limit = most is not None and most < len(graphs)
+        return graphs.index_select(draw(len(graphs), most, "fit")) if is_limit else graphs
 
     def background(self, model: nn.Module) -> Background:
         """Returns prototypes of training graphs."""
@@ -97,9 +89,8 @@ class MoleculeTask(Task):
         self, explainer: Explainer, positions: Tensor, part: str, seed: int
     ) -> Iterator[Explanation]:
         """Yields explanations of the label, whose truth is known, in the given order."""
-        graphs = self.part(part)
         for chunk in torch.split(positions, explainer.config.batch_size):
-            batch = graphs.batch(chunk)
+            batch = self.part(part).batch(chunk)
             yield explainer.explain(batch, target=batch.y, seed=seed)
 
 

@@ -24,10 +24,9 @@ from typing import Any
 from torch_geometric.data import Batch
 
 from nicegnn.errors import ConfigError, StoreError
-from nicegnn.explain.explainer import Explainer
 from nicegnn.target.training import predict
 from nicegnn_lab.bench.job import Job
-from nicegnn_lab.bench.plan import choose, read_toml
+from nicegnn_lab.bench.plan import read_toml
 from nicegnn_lab.bench.rows import Block, read_rows
 from nicegnn_lab.bench.study import Study, Variant, without_defaults
 from nicegnn_lab.bench.targets import MAIN_TARGET
@@ -61,26 +60,26 @@ class Tuning(Study):
     def variants(self, task: Task, target: str) -> Iterable[Variant]:
         given = {"num_graphs": self.num_graphs, "num_draws": self.num_draws}
         usual = {"num_graphs": Tuning.num_graphs, "num_draws": Tuning.num_draws}
+        extra = without_defaults(given, usual)
         for name, candidates in self.space.items():
-            explainer, mechanism, _ = choose(name, {})
-            for candidate in candidates:
-                yield Variant(
-                    setting=json.dumps(dict(candidate)),
-                    explainer=explainer,
-                    mechanism=mechanism,
-                    settings=dict(candidate),
-                    extra=without_defaults(given, usual),
-                )
+            for settings in candidates:
+                trial = json.dumps(dict(settings))
+                yield Variant(setting=trial, explainer=name, settings=settings, extra=extra)
 
     def measure(self, job: Job) -> Iterator[Block]:
         batch = self._graphs(job)
+        given: dict[str, Any] = {"num_draws": self.num_draws}
         try:
             explainer = job.explainer
             started = time.perf_counter()
-            kept = kept_probability(explainer, batch, self.num_draws, job.seed)
+            out, target = explainer.explain(batch, seed=job.seed), explainer.target
+            given |= {"explained": out.target, "chunk_edges": _CHUNK_EDGES[target.device.type]}
+            shown = target, batch, out.bonds, out.bond_score
+            curves = {name: fidelity_curve(*shown, removal=name, **given) for name in REMOVALS}
         except (RuntimeError, ValueError) as error:  # a failed trial is a result
             yield Block("criterion", math.nan, note=f"{type(error).__name__}: {error}")
             return
+        kept = {name: float(curve.prob_kept.nanmean()) for name, curve in curves.items()}
         yield Block("criterion", sum(kept.values()) / len(kept))
         for removal, value in kept.items():
             yield Block("kept", value, removal)
@@ -99,18 +98,6 @@ class Tuning(Study):
         return job.graphs.batch(positions[draw(positions.numel(), self.num_graphs, "tune")])
 
 
-def kept_probability(
-    explainer: Explainer, batch: Batch, num_draws: int, seed: int
-) -> dict[str, float]:
-    """Returns the mean probability that the best bonds alone keep, for each removal."""
-    out = explainer.explain(batch, seed=seed)
-    given: dict[str, Any] = {"num_draws": num_draws, "explained": out.target}
-    given["chunk_edges"] = _CHUNK_EDGES[explainer.target.device.type]
-    shown = explainer.target, batch, out.bonds, out.bond_score
-    curves = {name: fidelity_curve(*shown, removal=name, **given) for name in REMOVALS}
-    return {name: float(curve.prob_kept.nanmean()) for name, curve in curves.items()}
-
-
 def read_search(path: str | Path) -> dict[str, list[dict[str, Any]]]:
     """Reads the candidates of each explainer: all combinations of the lists in its TOML table.
 
@@ -127,10 +114,9 @@ def read_search(path: str | Path) -> dict[str, list[dict[str, Any]]]:
                 f"{path}: `{name}` must be a table, [{name}] in TOML, and its `trial` an array of "
                 f"tables, [[{name}.trial]] (got {table!r})."
             )
-        shared = {key: value for key, value in table.items() if key != "trial"}
         trials_of[name] = []
         for trial in trials:
-            own = {**shared, **trial}
+            own = {key: value for key, value in {**table, **trial}.items() if key != "trial"}
             lists = [value if isinstance(value, list) else [value] for value in own.values()]
             every = itertools.product(*lists)
             trials_of[name] += [dict(zip(own, values, strict=True)) for values in every]
@@ -169,29 +155,25 @@ def best_trials(folder: str | Path = TUNING_FOLDER) -> list[BestTrial]:
 
 
 def best_settings(folder: str | Path = TUNING_FOLDER) -> dict[str, dict[str, Any]]:
-    """Returns the best settings by dataset and explainer, for `MAIN_TARGET` and then others."""
+    """Returns the best settings by the name of a TOML table and explainer.
+
+    Tables are datasets, for `MAIN_TARGET`, and then other targets with a dataset, ``gcn.benzene``.
+    """
     main: dict[str, dict[str, Any]] = {}
-    by_target: dict[str, dict[str, Any]] = {}
+    others: dict[str, dict[str, Any]] = {}
     for best in best_trials(folder):
-        tables = main if best.target == MAIN_TARGET else by_target.setdefault(best.target, {})
-        tables.setdefault(best.dataset, {})[best.explainer] = best.settings
-    return main | by_target
+        is_main = best.target == MAIN_TARGET
+        name = best.dataset if is_main else f"{best.target}.{best.dataset}"
+        (main if is_main else others).setdefault(name, {})[best.explainer] = best.settings
+    return main | dict(sorted(others.items(), key=lambda item: item[0].partition(".")[0]))
 
 
-def settings_toml(settings: Mapping[str, Mapping[str, Any]]) -> str:
+def settings_toml(tables: Mapping[str, Mapping[str, Any]]) -> str:
     """Returns the settings of `best_settings` as TOML, one line per explainer."""
     lines = ["# Written by `nicegnn lab tune`; the trials behind it are in results/tuning."]
-
-    def add(path: str, table: Mapping[str, Mapping[str, Any]]) -> None:
-        if any(isinstance(value, Mapping) for row in table.values() for value in row.values()):
-            for name, part in table.items():
-                add(f"{path}.{name}", part)
-            return
-        lines.extend(["", f"[{path}]"])
-        for name, row in table.items():
+    for name, table in tables.items():
+        lines += ["", f"[{name}]"]
+        for explainer, row in table.items():
             pairs = ", ".join(f"{key} = {json.dumps(value)}" for key, value in row.items())
-            lines.append(f'"{name}" = {{ {pairs} }}' if pairs else f'"{name}" = {{}}')
-
-    for name, table in settings.items():
-        add(name, table)
+            lines.append(f'"{explainer}" = {{ {pairs} }}' if pairs else f'"{explainer}" = {{}}')
     return "\n".join(lines) + "\n"

@@ -2,26 +2,16 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
 from nicegnn.cli import options as common
-from nicegnn.cli.options import (
-    Json,
-    WordError,
-    Words,
-    opt,
-    print_json,
-    saying,
-    split_commas,
-    to_file,
-    to_folder,
-)
-from nicegnn.errors import StoreError
+from nicegnn.cli.options import WordError, Words, opt, split_commas, to_file, to_folder
 from nicegnn_lab.cli import options
-from nicegnn_lab.studies import STUDIES, find_studies, make_study
+from nicegnn_lab.studies import STUDIES, make_study
 
 EXPLAINER = "Explainer, name or name+nc (em, exchange); repeat, or a,b"
 
@@ -32,7 +22,7 @@ def bench(
     seeds: options.Seeds = None,
     targets: options.Targets = None,
     targets_folder: options.TargetsFolder = options.TARGETS_FOLDER,
-    out: Annotated[Path, to_folder("Folder for rows and fits.")] = Path("results/bench"),
+    out: Annotated[Path, to_folder("Folder for rows.")] = Path("results/bench"),
     max_graphs: options.MaxGraphs = None,
     fit_graphs: options.FitGraphs = None,
     device: options.Device = None,
@@ -40,9 +30,8 @@ def bench(
         Path | None, opt("TOML settings of explainers; else the package's own.")
     ] = None,
     metric: Annotated[Words, opt("Metric of a plugin; repeat, or a,b.")] = None,
-    fidelity: Annotated[Words, opt("em, nc, delete, exchange; repeat, or a,b; or none.")] = None,
+    fidelity: Annotated[Words, opt("em, nc, delete; repeat, or a,b; or none.")] = None,
     plugins: common.Plugins = None,
-    json: Json = False,
 ) -> None:
     """Run explainers on benchmarks with known truth; what is finished is never repeated.
 
@@ -54,38 +43,29 @@ def bench(
     from nicegnn_lab.bench.plan import CHOSEN_FILE, read_settings
     from nicegnn_lab.bench.run import run_study
 
-    usual, say = MetricConfig(), saying(json)
     with common.plain_errors():
         names, models, methods = options.known_names(datasets, targets, explainers)
-        metrics = MetricConfig(
-            removals=_some(fidelity, usual.removals), own=tuple(split_commas(metric))
-        )
+        removals = [word for word in split_commas(fidelity) if word != "none"]
+        usual = MetricConfig() if fidelity is None else MetricConfig(tuple(removals))
+        metrics = replace(usual, own=tuple(split_commas(metric)))
         report = run_study(
             Benchmark(tuple(methods), read_settings(config or CHOSEN_FILE), metrics),
             names,
             models,
-            options.split_numbers("--seed", seeds, int, (0,)),
+            options.split_seeds(seeds),
             out=out,
             targets_folder=targets_folder,
             device=device,
             max_graphs=max_graphs,
             fit_graphs=fit_graphs,
-            progress=True,
-            say=say,
+            say=typer.echo,
         )
-    say(f"{report} Rows are in {out / 'rows'}.")
-    if json:
-        print_json({**options.cells_of(report), "rows": out / "rows"})
+    typer.echo(f"{report} Rows are in {out / 'rows'}.")
     options.tell_failures(report, out)
 
 
-def _some(values: Words, usual: tuple[str, ...]) -> tuple[str, ...]:
-    items = split_commas(values)
-    return () if "none" in items else tuple(items) or usual
-
-
 def experiment(
-    name: Annotated[str, typer.Argument(help=f"{', '.join(STUDIES)}, or all.")],
+    name: Annotated[str, typer.Argument(help=f"{', '.join(STUDIES)}.")],
     datasets: Annotated[
         Words, opt("Dataset; repeat, or a,b. Wide and atoms have their own.", "--dataset", "-d")
     ] = None,
@@ -97,7 +77,6 @@ def experiment(
     max_graphs: options.MaxGraphs = None,
     device: options.Device = None,
     plugins: common.Plugins = None,
-    json: Json = False,
 ) -> None:
     """Compute the rows of a study, by default on its own targets; finished cells are skipped.
 
@@ -107,29 +86,22 @@ def experiment(
     from nicegnn_lab.bench.run import run_study
 
     with common.typed_words():
-        studies = [make_study(one) for one in find_studies(name)]
-    data, models, _ = options.known_names(datasets, targets, studies=studies)
-    if not data and any(study.datasets is None for study in studies):
+        study = make_study(name)
+    data, models, _ = options.known_names(datasets, targets, study=study)
+    if not data and study.datasets is None:
         raise WordError(f"`--dataset` must name a dataset for {name}, such as -d benzene.")
-    numbers = options.split_numbers("--seed", seeds, int, (0,))
-    failed, say, results = 0, saying(json), {}
-    for study in studies:
-        # among all, datasets and targets are those of studies without their own
-        is_asked = study.datasets is None or name != "all"
-        tasks: tuple[Words, Words] = (data, models) if is_asked else (None, None)
-        given: Any = {"device": device, "max_graphs": max_graphs, "progress": True, "say": say}
-        place = out / study.name
-        report = run_study(study, *tasks, numbers, out=place, **given)
-        failed += len(report.failed)
-        results[study.name] = {**options.cells_of(report), "rows": place}
-        say(f"{study.name}: {report} Rows are in {place}")
-    if json:
-        print_json(results)
-    if failed:
-        raise StoreError(
-            f"{failed} cells failed; {out}/<study>/failed says why. The same command tries them "
-            "again."
-        )
+    report = run_study(
+        study,
+        data,
+        models,
+        options.split_seeds(seeds),
+        out=out / name,
+        max_graphs=max_graphs,
+        device=device,
+        say=typer.echo,
+    )
+    typer.echo(f"{name}: {report} Rows are in {out / name}")
+    options.tell_failures(report, out / name)
 
 
 def tune(
@@ -144,7 +116,6 @@ def tune(
     fit_graphs: options.FitGraphs = None,
     device: options.Device = None,
     plugins: common.Plugins = None,
-    json: Json = False,
 ) -> None:
     """Choose settings of explainers without truth: by the probability their best bonds keep.
 
@@ -168,24 +139,20 @@ def tune(
         targets_folder=targets_folder,
         device=device,
         fit_graphs=fit_graphs,
-        progress=True,
+        say=typer.echo,
     )
     if len(report.failed) == len(report.cells):
         options.tell_failures(report, out)
     tried = {(cell.dataset, cell.target, cell.variant.explainer) for cell in report.cells}
-    say, results = saying(json), []
     for best in tuning.best_trials(out):
         if (best.dataset, best.target, best.explainer.partition("+")[0]) in tried:
-            results.append(vars(best))
-            say(
+            typer.echo(
                 f"{best.dataset} {best.target} {best.explainer}: {best.num_trials} trials, best "
                 f"{best.criterion:.4f} with {best.settings}, worst {best.worst:.4f}"
             )
     if chosen is not None:
         write_text(chosen, tuning.settings_toml(tuning.best_settings(out)))
-        say(f"Chosen settings are in {chosen}.")
-    if json:
-        print_json({**options.cells_of(report), "best": results})
+        typer.echo(f"Chosen settings are in {chosen}.")
     options.tell_failures(report, out)
 
 
@@ -194,7 +161,6 @@ def pack(
         Path,
         typer.Argument(help="Folder of all results; the rows of every study in it are packed."),
     ] = Path("results"),
-    json: Json = False,
 ) -> None:
     """Put the rows of all finished cells into one small file per study, which all tables read.
 
@@ -202,16 +168,11 @@ def pack(
     nicegnn lab pack
     nicegnn lab pack results/bench
     """
-    from nicegnn_lab.bench.packing import pack_all
-    from nicegnn_lab.bench.rows import packed_cells
+    from nicegnn_lab.bench.rows import pack_all, packed_cells
 
-    say, packed = saying(json), []
     with common.plain_errors():
         for file in pack_all(results):
             cells = packed_cells(file)
             num_rows = sum(cell.num_rows for cell in cells.values())
             size = file.stat().st_size / 1e3
-            packed.append({"file": file, "cells": len(cells), "rows": num_rows})
-            say(f"{len(cells)} cells, {num_rows} rows, {size:.0f} kB: {file}")
-    if json:
-        print_json(packed)
+            typer.echo(f"{len(cells)} cells, {num_rows} rows, {size:.0f} kB: {file}")

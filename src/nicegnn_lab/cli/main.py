@@ -7,7 +7,7 @@ import typer
 from nicegnn.cli.options import plain_errors
 from nicegnn_lab.cli.bench import bench, experiment, pack, tune
 from nicegnn_lab.cli.data import data_app, targets, train_targets
-from nicegnn_lab.cli.results import figure, report, table
+from nicegnn_lab.cli.results import figure, table
 
 app = typer.Typer(
     name="lab",
@@ -19,7 +19,7 @@ app = typer.Typer(
 app.add_typer(data_app, name="data")
 
 
-for one in (tune, experiment, table, figure, bench, pack, report, train_targets, targets):
+for one in (tune, experiment, table, figure, bench, pack, train_targets, targets):
     app.command()(one)
 
 

@@ -2,42 +2,39 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from nicegnn.cli.options import WordError, Words, opt, split_commas, to_file, typed_words
+from nicegnn.cli.options import WordError, Words, opt, split_commas, typed_words
 
 if TYPE_CHECKING:
     from nicegnn_lab.bench.run import RunReport
     from nicegnn_lab.bench.study import Study
 
 
-def split_numbers(flag: str, values: Words, kind: type, default: tuple[Any, ...]) -> Any:
-    """Returns the numbers of such an option as a tuple, or the default for none."""
+def split_seeds(values: Words) -> tuple[int, ...]:
+    """Returns the seeds of such an option, by default seed 0."""
     try:
-        return tuple(kind(text) for text in split_commas(values)) or default
+        return tuple(int(text) for text in split_commas(values)) or (0,)
     except ValueError:
-        what = "whole numbers" if kind is int else "numbers"
-        raise WordError(f"`{flag}` must be {what}, such as {default} (got {values}).") from None
+        raise WordError(f"`--seed` must be whole numbers, such as 0,1 (got {values}).") from None
 
 
 def known_names(
-    datasets: Words, targets: Words, explainers: Words = None, studies: Sequence[Study] = ()
+    datasets: Words, targets: Words, explainers: Words = None, study: Study | None = None
 ) -> list[list[str]]:
     """Returns the names of three options; an unknown one is an error before any file is read.
 
-    Studies may have datasets and targets of their own.
+    A study may have datasets and targets of its own.
     """
     from nicegnn.config import check_choice
     from nicegnn.explain.registry import EXPLAINERS
     from nicegnn_lab.bench.targets import TARGETS
     from nicegnn_lab.datasets.registry import DATASETS
 
-    own = [name for study in studies for name in study.datasets or ()]
-    own_targets = [name for study in studies for name in study.targets]
+    own, own_targets = (study.datasets or (), study.targets) if study else ((), ())
     choices_of = {
         "--dataset": (datasets, [*DATASETS, *own]),
         "--target": (targets, [*TARGETS, *own_targets]),
@@ -50,16 +47,6 @@ def known_names(
             for name in typed[-1]:
                 check_choice(flag, name.partition("+")[0], dict.fromkeys(choices))
     return typed
-
-
-def cells_of(report: RunReport) -> dict[str, Any]:
-    """Returns what became of the cells of a run, for JSON."""
-    return {
-        "cells": len(report.cells),
-        "finished": len(report.finished),
-        "measured": report.num_measured,
-        "failed": [str(cell) for cell in report.failed],
-    }
 
 
 def tell_failures(report: RunReport, out: Path) -> None:
@@ -80,4 +67,3 @@ TARGETS_FOLDER = Path("results/targets")
 MaxGraphs = Annotated[int | None, opt("Most graphs explained, same for all.", min=1)]
 FitGraphs = Annotated[int | None, opt("Most training graphs to fit on, the same for all.", min=1)]
 Device = Annotated[str | None, opt("cpu or cuda; by default what is there.")]
-Markdown = Annotated[Path | None, to_file("Write the table to this file.")]

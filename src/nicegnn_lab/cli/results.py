@@ -1,23 +1,19 @@
-"""``nicegnn lab table | figure | report``: show what was measured."""
+"""``nicegnn lab table | figure``: show what was measured."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 
 from nicegnn.cli import options as common
-from nicegnn.cli.options import Json, opt, print_json, saying, to_file, to_folder
+from nicegnn.cli.options import opt, to_folder
 from nicegnn.errors import StoreError
-
-if TYPE_CHECKING:
-    from nicegnn_lab.tables.sources import Sources
 
 BENCH_FOLDER = Path("results/bench")
 STUDIES_FOLDER = Path("results/studies")
-FIGURES_FOLDER = Path("results/figures")
 Rows = Annotated[Path, opt("Folder of the benchmark's rows.")]
 Studies = Annotated[Path, opt("Folder of the studies' rows.", "--experiments", "--studies")]
 
@@ -28,7 +24,6 @@ def table(
     studies: Studies = STUDIES_FOLDER,
     out: Annotated[Path, to_folder("Folder for Markdown.")] = Path("results/tables"),
     plugins: common.Plugins = None,
-    json: Json = False,
 ) -> None:
     """Write a table of the paper, ours and the paper's side by side, as Markdown.
 
@@ -39,104 +34,60 @@ def table(
     nicegnn lab table all
     """
     from nicegnn_lab.tables.registry import TABLES, make_tables
-    from nicegnn_lab.tables.sources import Sources
+    from nicegnn_lab.tables.sources import Sources, record
     from nicegnn_lab.tables.table import save_tables
 
-    say, results, sources = saying(json), {}, Sources(rows, studies)
-    for one, tables, record in _made("table", name, TABLES, sources, make_tables):
-        results[one] = record(save_tables(tables, out))
-        for path in results[one]:
-            say(f"{one}: {path}")
+    sources = Sources(rows, studies)
+    for one, tables in _made(name, TABLES, lambda one: make_tables(one, sources)):
+        paths = save_tables(tables, out)
+        record(paths, one, f"nicegnn lab table {one}", sources.digests(TABLES[one].reads))
+        for path in paths:
+            typer.echo(f"{one}: {path}")
         for item in tables if name != "all" else ():
-            say(item.to_markdown())
-    if json:
-        print_json(results)
+            typer.echo(item.to_markdown())
 
 
 def figure(
     name: Annotated[str, typer.Argument(help="Figure, or all; an unknown name lists them.")],
     rows: Rows = BENCH_FOLDER,
     studies: Studies = STUDIES_FOLDER,
-    out: Annotated[Path, to_folder("Folder for PNG.")] = FIGURES_FOLDER,
+    out: Annotated[Path, to_folder("Folder for PNG.")] = Path("results/figures"),
     plugins: common.Plugins = None,
-    json: Json = False,
 ) -> None:
     """Draw a figure of the paper as PNG, with its caption inside.
 
     Where it comes from is noted in manifest.json beside it.
 
     \b
-    nicegnn lab figure fidelity
+    nicegnn lab figure sensitivity
     nicegnn lab figure all
     """
     from nicegnn_lab.figures.panels import save_figure
     from nicegnn_lab.figures.registry import FIGURES
-    from nicegnn_lab.tables.sources import Sources
+    from nicegnn_lab.tables.sources import Sources, record
 
-    say, results, sources = saying(json), {}, Sources(rows, studies)
-    for one, figures, record in _made("figure", name, FIGURES, sources):
+    sources = Sources(rows, studies)
+    for one, figures in _made(name, FIGURES, lambda one: FIGURES[one].make(sources)):
         for file, item in figures.items():
-            results[file] = out / f"{file}.png"
-            save_figure(item, results[file])
-            record([results[file]])
-            say(f"{one}: {results[file]}")
-    if json:
-        print_json(results)
+            path = out / f"{file}.png"
+            save_figure(item, path)
+            record([path], one, f"nicegnn lab figure {one}", sources.digests(FIGURES[one].reads))
+            typer.echo(f"{one}: {path}")
 
 
 def _made(
-    what: str,
-    name: str,
-    known: Mapping[str, Any],
-    sources: Sources,
-    make: Callable[[str, Sources], Any] | None = None,
-) -> Iterator[tuple[str, Any, Callable[[list[Path]], list[Path]]]]:
-    """Yields what has rows, with what notes its files; a single one without rows is an error."""
+    name: str, known: Mapping[str, Any], make: Callable[[str], Any]
+) -> Iterator[tuple[str, Any]]:
+    """Yields what has rows; a single one without rows is an error."""
     from nicegnn.config import check_choice
-    from nicegnn_lab.tables.sources import record
 
     plain = name.replace("_", "-")
     with common.typed_words():
         check_choice("name", plain, (*known, "all"))
     for one in known if plain == "all" else [plain]:
         try:
-            made = known[one].make(sources) if make is None else make(one, sources)
+            yield one, make(one)
         except StoreError as error:
             if plain != "all":
                 raise
             typer.echo(f"{one}: left out. {error}", err=True)
-            continue
-
-        def noted(files: list[Path], one: str = one) -> list[Path]:
-            digests = sources.digests(known[one].reads)
-            record(files, one, f"nicegnn lab {what} {one}", digests)
-            return files
-
-        yield one, made, noted
-
-
-def report(
-    rows: Rows = BENCH_FOLDER,
-    out: Annotated[Path, to_file("The page to write.")] = Path("report.html"),
-    studies: Studies = STUDIES_FOLDER,
-    figures: Annotated[Path | None, opt("Folder of PNG; else results/figures.")] = None,
-    plugins: common.Plugins = None,
-    json: Json = False,
-) -> None:
-    """Write one HTML page: claims with verdicts, tables, figures.
-
-    \b
-    nicegnn lab report
-    nicegnn lab report --rows mine/bench --out mine.html
-    """
-    from nicegnn_lab.report.page import write_report
-    from nicegnn_lab.tables.sources import Sources
-
-    shown = figures or (FIGURES_FOLDER if FIGURES_FOLDER.is_dir() else None)
-    say = saying(json)
-    problems = write_report(out, Sources(rows, studies), shown, say=say)
-    for name, problem in problems.items():
-        typer.echo(f"{name}: {problem}", err=True)
-    say(f"Look at {out} ({out.stat().st_size / 1e6:.1f} MB).")
-    if json:
-        print_json({"page": out, "problems": problems})

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import os
-import sys
 from pathlib import Path
 
 from nicegnn.errors import NicegnnError
@@ -19,19 +18,28 @@ class DamagedFileError(NicegnnError, RuntimeError):
 
 
 def data_folder(root: str | Path | None = None) -> Path:
-    """Returns `root`, else ``NICEGNN_DATA``, else ``nicegnn/data`` in the user's cache folder."""
-    return Path(root or os.environ.get("NICEGNN_DATA") or _user_cache() / "data").expanduser()
+    """Returns `root`, else ``NICEGNN_DATA``, else ``data`` in the usual `cache_folder`."""
+    return Path(root or os.environ.get("NICEGNN_DATA") or _usual() / "data").expanduser()
+
+
+def data_file(name: str | Path, root: str | Path | None = None) -> Path:
+    """Returns a file of the data folder, or raises `MissingDataError`."""
+    path = data_folder(root) / name
+    if not path.is_file():
+        raise MissingDataError(
+            f"There is no file {path}. Set NICEGNN_DATA to the folder that holds it; `python "
+            "scripts/published_data.py FOLDER` makes the tables of published sets."
+        )
+    return path
 
 
 def cache_folder(cache: str | Path | None = None) -> Path:
     """Returns `cache`, else ``NICEGNN_CACHE``, else ``nicegnn`` in the user's cache folder."""
-    return Path(cache or os.environ.get("NICEGNN_CACHE") or _user_cache()).expanduser()
+    return Path(cache or os.environ.get("NICEGNN_CACHE") or _usual()).expanduser()
 
 
-def _user_cache() -> Path:
-    home = "~/Library/Caches" if sys.platform == "darwin" else "~/.cache"
-    local = os.environ.get("LOCALAPPDATA") if sys.platform == "win32" else None
-    return Path(os.environ.get("XDG_CACHE_HOME") or local or home) / "nicegnn"
+def _usual() -> Path:
+    return Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache") / "nicegnn"
 
 
 def sha256_of(path: Path) -> str:

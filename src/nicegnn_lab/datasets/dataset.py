@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from collections.abc import Mapping
 from pathlib import Path
 
+import torch
 from torch import Tensor
 from torch_geometric.data import Batch, Data, Dataset
 from torch_geometric.data.dataset import IndexType
@@ -12,7 +13,7 @@ from torch_geometric.data.dataset import IndexType
 from nicegnn.errors import ConfigError
 from nicegnn.molecule.splits import PARTS, random_split
 from nicegnn_lab.datasets.molecule_tensors import Tensors, batch_of, smiles_at
-from nicegnn_lab.datasets.prepare import LoadReport, prepare_dataset
+from nicegnn_lab.datasets.prepare import prepare_dataset
 from nicegnn_lab.datasets.registry import FAMILIES, Facts, facts_of
 from nicegnn_lab.datasets.splits import published_split
 
@@ -20,11 +21,7 @@ STAND_IN = "stand-in for B-XAIC"
 
 
 def load_dataset(
-    name: str,
-    *,
-    root: str | Path | None = None,
-    cache: str | Path | None = None,
-    progress: bool = False,
+    name: str, *, root: str | Path | None = None, cache: str | Path | None = None
 ) -> MoleculeDataset:
     """Returns a dataset of `DATASETS`; the first call prepares it, later calls read the cache.
 
@@ -36,8 +33,9 @@ def load_dataset(
     """
     facts = facts_of(name)
     family = FAMILIES[facts.family]
-    tensors, report, _ = prepare_dataset(name, root=root, cache=cache, progress=progress)
-    rows = tensors["is_kept"].nonzero().view(-1)
+    tensors, files = prepare_dataset(name, root, cache)
+    is_kept = tensors["is_kept"]
+    rows = is_kept.nonzero().view(-1)
     twin = tensors["twin"][rows]
     part, num_moved = random_split(twin, 0), 0
     if family.has_split:
@@ -53,20 +51,15 @@ def load_dataset(
             twin.tolist() if family.is_stand_in else [smiles_at(tensors, n) for n in rows.tolist()]
         )
         part, num_moved = published_split(part, same)
-    num_twins = rows.numel() - len(set(twin.tolist()))
-    report = replace(report, num_graphs=rows.numel(), num_twins=num_twins, num_moved=num_moved)
-    split = "0" if family.has_split else "random, seed 0"
-    return MoleculeDataset(tensors, rows, part, Origin(facts, report, split, family.is_stand_in))
-
-
-@dataclass(frozen=True)
-class Origin:
-    """Source of the graphs of a dataset."""
-
-    facts: Facts
-    report: LoadReport
-    split: str  # name of the split
-    is_stand_in: bool
+    report = [
+        f"{is_kept.numel()} rows read, {rows.numel()} graphs kept, "
+        f"{rows.numel() - torch.unique(twin).numel()} twins"
+    ]
+    if rows.numel() < is_kept.numel():
+        report.append(f"left out: {is_kept.numel() - rows.numel()} ({family.left_out})")
+    if num_moved:
+        report.append(f"moved to train: {num_moved} (equal molecules in different parts)")
+    return MoleculeDataset(tensors, rows, part, facts, files, "\n".join(report))
 
 
 class MoleculeDataset(Dataset):
@@ -79,25 +72,33 @@ class MoleculeDataset(Dataset):
     * ``y``: label, long ``[1]``; ``smiles``: empty for Mutagenicity, which has none;
     * ``edge_truth``: bool ``[E]``, the union of all alternatives, all false for label 0;
       ``edge_alternatives``: a list of lists of edges, see `generate_dataset`;
-    * ``node_truth``: bool ``[V]``, atoms of the union;
-    * ``edge_annotation``: bool ``[E]``, for ``rings-count`` and ``rings-max`` only: the
-      benchmark's own mask, given for both labels.
+    * ``node_truth``: bool ``[V]``, atoms of the union.
 
     ``train``, ``valid`` and ``test`` are datasets of the same kind, and so is any slice.
     """
 
-    def __init__(self, tensors: Tensors, rows: Tensor, part: Tensor, origin: Origin) -> None:
+    def __init__(
+        self,
+        tensors: Tensors,
+        rows: Tensor,
+        part: Tensor,
+        facts: Facts,
+        files: Mapping[str, str],
+        report: str = "",
+    ) -> None:
         super().__init__()
         self._tensors = tensors
         self._rows = rows  # of the tensors, [n]
         self._part = part  # of each row, [n]
         self._views: dict[str, MoleculeDataset] = {}  # parts made so far
-        self.origin = origin
-        self.facts = origin.facts  # task and truth
-        self.report = origin.report  # rows read, rejected and left out
-        self.is_stand_in = origin.is_stand_in  # whether other molecules replace the benchmark's
-        self.name = origin.facts.name
-        self.vocabulary = FAMILIES[origin.facts.family].vocabulary
+        self.facts = facts  # task and truth
+        self.name = facts.name
+        self.files = files  # SHA-256 of each file that was read
+        self.report = report  # rows read and left out, in words
+        family = FAMILIES[facts.family]
+        self.vocabulary = family.vocabulary
+        self.is_stand_in = family.is_stand_in  # whether other molecules replace the benchmark's
+        self.split = "0" if family.has_split else "random, seed 0"  # its name
 
     @property
     def title(self) -> str:
@@ -106,17 +107,14 @@ class MoleculeDataset(Dataset):
 
     @property
     def train(self) -> MoleculeDataset:
-        """The training part."""
         return self._select("train")
 
     @property
     def valid(self) -> MoleculeDataset:
-        """The validation part."""
         return self._select("valid")
 
     @property
     def test(self) -> MoleculeDataset:
-        """The test part."""
         return self._select("test")
 
     @property
@@ -156,25 +154,25 @@ class MoleculeDataset(Dataset):
         """Returns the graphs at ``positions`` of this dataset, ``[B]``, by default all."""
         return self._batch(self._chosen() if positions is None else self._chosen()[positions])
 
-    def _batch(self, rows: Tensor) -> Batch:
-        return batch_of(self._tensors, self.name, rows, self.num_node_features)
-
     def flat(self) -> tuple[Tensors, str, Tensor]:
         """Returns the tensors (see `molecule_tensors`), the task and the rows of all graphs."""
         return self._tensors, self.name, self._chosen()
-
-    def __repr__(self) -> str:
-        return f"{type(self).__name__}({self.title!r}, {len(self)} graphs)"
-
-    def _chosen(self) -> Tensor:
-        """Rows of the tensors, one for each graph of this dataset, ``[n]``."""
-        return self._rows[list(self.indices())]
 
     def index_select(self, idx: IndexType) -> MoleculeDataset:
         """Returns the chosen graphs as a dataset; PyG calls it for slices, lists and masks."""
         chosen: MoleculeDataset = super().index_select(idx)
         chosen._views = {}
         return chosen
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self.title!r}, {len(self)} graphs)"
+
+    def _batch(self, rows: Tensor) -> Batch:
+        return batch_of(self._tensors, self.name, rows, self.num_node_features)
+
+    def _chosen(self) -> Tensor:
+        """Rows of the tensors, one for each graph of this dataset, ``[n]``."""
+        return self._rows[list(self.indices())]
 
     def _select(self, part: str) -> MoleculeDataset:
         if part not in self._views:

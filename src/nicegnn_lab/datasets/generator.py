@@ -80,17 +80,21 @@ def generate_smiles(num: int, *, seed: int = 0) -> list[str]:
     """
     _check_num(num)
     smiles = list(islice(_distinct_smiles(random.Random(seed), num), num))
-    if len(smiles) < num:
-        raise GenerationError(
-            f"`num` must be at most {len(smiles)} for seed {seed} (got {num}). Generate fewer "
-            "molecules, or join several seeds."
-        )
-    return smiles
+    return _enough(smiles, num, f"seed {seed}")
 
 
 def _check_num(num: int) -> None:
     if num < 0:
         raise ConfigError(f"`num` must be at least 0 (got {num}).")
+
+
+def _enough(found: list[T], num: int, what: str) -> list[T]:
+    if len(found) < num:
+        raise GenerationError(
+            f"`num` must be at most {len(found)} for {what} (got {num}). Generate fewer molecules, "
+            "or join several seeds."
+        )
+    return found
 
 
 def generate_dataset(task: str, num: int, *, seed: int = 0) -> list[Data]:
@@ -115,12 +119,7 @@ def generate_dataset(task: str, num: int, *, seed: int = 0) -> list[Data]:
     labelled = ((smiles, truth_of(smiles, task)) for smiles in _distinct_smiles(rng, num))
     chosen = _paired(labelled, num)
     rng.shuffle(chosen)  # pairs would otherwise stand next to each other
-    if len(chosen) < num:
-        raise GenerationError(
-            f"`num` must be at most {len(chosen)} for {task!r} and seed {seed} (got {num}). "
-            "Generate fewer graphs, or join several seeds."
-        )
-    return [_graph(*item) for item in chosen]
+    return [_graph(*item) for item in _enough(chosen, num, f"{task!r} and seed {seed}")]
 
 
 def _paired(
@@ -142,17 +141,15 @@ def _paired(
 
 
 def _graph(smiles: str, truth: MoleculeTruth) -> Data:
-    made = Elements()(smiles)
-    data = Data(x=made.x, edge_index=made.edge_index, edge_attr=made.edge_attr, smiles=smiles)
+    data = Elements()(smiles)
     data.y = torch.tensor([truth.label])
-    edges = [
+    data.edge_alternatives = [
         [edge for bond in sorted(bonds) for edge in (2 * bond, 2 * bond + 1)]
         for bonds in truth.alternatives
     ]
     data.edge_truth = torch.zeros(data.num_edges, dtype=torch.bool)  # [E]
-    for alternative in edges:
-        data.edge_truth[alternative] = True
-    data.edge_alternatives = edges
+    for edges in data.edge_alternatives:
+        data.edge_truth[edges] = True
     return data
 
 

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Literal, get_args
+from typing import TYPE_CHECKING
 
-from nicegnn.config import check_choice
-from nicegnn.errors import ConfigError
 from nicegnn.molecule.smiles import (
     BOND_TYPES,
     CATCH_ALL,
@@ -19,8 +17,6 @@ from nicegnn.molecule.smiles import (
 
 if TYPE_CHECKING:
     from rdkit.Chem import Mol
-
-Unknown = Literal["error", "last"]
 
 #: Node columns of the B-XAIC benchmark; ``Unk`` collects every other element.
 ATOMS_BXAIC = ("C", "N", "O", "F", "Cl", "Br", "P", "S", "B", "I", "Unk")
@@ -36,26 +32,16 @@ def molecule_tables(mol: Mol) -> tuple[list[str], list[Bond]]:
     return [atom.GetSymbol() for atom in atoms_of(mol)], [(u, v, t + 1) for (u, v), t in pairs]
 
 
-def atom_columns(atoms: Sequence[str], vocabulary: Sequence[str], unknown: str) -> list[int]:
-    """Returns the column of each atom in ``vocabulary``.
-
-    An element that is not among them is an ``"error"``, or takes the ``"last"`` column, then
-    ``"Unk"`` or ``"*"``.
-    """
-    check_choice("unknown", unknown, get_args(Unknown))
+def atom_columns(atoms: Sequence[str], vocabulary: Sequence[str]) -> list[int]:
+    """Returns the column of each atom; other elements take a last column ``"Unk"`` or ``"*"``."""
     if not atoms:
         raise MoleculeError("`atoms` must hold at least one atom (got none). Drop the row.")
-    if unknown == "last" and vocabulary[-1] not in CATCH_ALL:
-        raise ConfigError(
-            f"The last atom of the vocabulary must be one of {CATCH_ALL} with unknown='last' (got "
-            f"{vocabulary[-1]!r}). Append 'Unk' to it."
-        )
     column = {symbol: index for index, symbol in enumerate(vocabulary)}
-    lost = [where for where, symbol in enumerate(atoms) if symbol not in column]
-    if lost and unknown == "error":
+    lost = [symbol for symbol in atoms if symbol not in column]
+    if lost and vocabulary[-1] not in CATCH_ALL:
         raise MoleculeError(
-            f"Atom {lost[0]} must be one of {' '.join(vocabulary)} (got {atoms[lost[0]]!r}). Add "
-            "it to the vocabulary, or append 'Unk' and pass unknown='last'."
+            f"Atoms must be among {' '.join(vocabulary)} (got {lost[0]!r}). Add it to the "
+            "vocabulary, or append 'Unk'."
         )
     return [column.get(symbol, len(vocabulary) - 1) for symbol in atoms]
 
@@ -63,21 +49,12 @@ def atom_columns(atoms: Sequence[str], vocabulary: Sequence[str], unknown: str) 
 def check_bonds(bonds: Sequence[Bond], num_atoms: int) -> None:
     """Raises unless each bond has a known type and joins two atoms that no other bond joins."""
     seen: set[frozenset[int]] = set()
-    for index, (u, v, t) in enumerate(bonds):
-        if not (0 <= u < num_atoms and 0 <= v < num_atoms):
-            raise MoleculeError(
-                f"`bonds[{index}]` must join atoms from 0 to {num_atoms - 1} (got {u} and {v}). "
-                "Count atoms from 0."
-            )
+    for u, v, kind in bonds:
         pair = frozenset((u, v))
-        if len(pair) < 2 or pair in seen:
+        is_new = len(pair) == 2 and pair not in seen
+        if not is_new or not 0 <= min(pair) <= max(pair) < num_atoms or kind not in (1, 2, 3, 4):
             raise MoleculeError(
-                f"`bonds[{index}]` must join two atoms that no earlier bond joins (got {u} and {v}"
-                f"{' again' if pair in seen else ''}). Remove it."
-            )
-        if t not in (1, 2, 3, 4):
-            raise MoleculeError(
-                f"`bonds[{index}]` must have the type 1, 2, 3 or 4, for {', '.join(BOND_TYPES)} "
-                f"(got {t!r}). Replace other types by one of these."
+                f"A bond must join two of the atoms 0 to {num_atoms - 1}, once, with the type 1, "
+                f"2, 3 or 4 for {', '.join(BOND_TYPES)} (got {u}-{v}:{kind}). Correct it."
             )
         seen.add(pair)

@@ -26,7 +26,7 @@ from torch_geometric.data import Batch
 from nicegnn.graph.minibatches import gather_items
 from nicegnn.molecule.smiles import MoleculeError, graph_tensors
 from nicegnn.molecule.splits import PARTS
-from nicegnn_lab.datasets.graph_tables import Unknown, atom_columns, check_bonds
+from nicegnn_lab.datasets.graph_tables import atom_columns, check_bonds
 from nicegnn_lab.datasets.readers import Record
 from nicegnn_lab.datasets.rules import MoleculeTruth
 
@@ -36,81 +36,70 @@ Tensors = Mapping[str, Tensor]
 class TensorBuilder:
     """Builds the tensors described above, record by record."""
 
-    def __init__(self, vocabulary: Sequence[str], unknown: Unknown) -> None:
+    def __init__(self, vocabulary: Sequence[str]) -> None:
         self.vocabulary = vocabulary
-        self.unknown = unknown
         self._columns: dict[str, array[int]] = {}
-        self._num_atoms = self._num_bonds = self.num_graphs = 0
 
     def add(self, record: Record) -> None:
-        """Appends a molecule, or raises `MoleculeError` and changes nothing."""
-        columns = atom_columns(record.atoms, self.vocabulary, self.unknown)
+        """Appends a molecule; after a `MoleculeError` the tensors are of no use."""
+        self._extend("atoms", "b", atom_columns(record.atoms, self.vocabulary))
         check_bonds(record.bonds, len(record.atoms))
-        for name, truth in record.tasks.items():
-            _check_truth(name, truth, len(record.atoms), len(record.bonds))
-        parts = [PARTS.index(part) if part in PARTS else -1 for part in record.splits]
-
-        self._num_atoms += len(columns)
-        self._num_bonds += len(record.bonds)
-        self.num_graphs += 1
-        self._extend("atoms", "b", columns)
         self._extend("bonds", "i", (end for u, v, _ in record.bonds for end in (u, v)))
         self._extend("types", "b", (t - 1 for _, _, t in record.bonds))
-        self._point("atom_ptr", self._num_atoms)
-        self._point("bond_ptr", self._num_bonds)
         self._extend("smiles", "B", record.smiles.encode())
-        self._point("smiles_ptr", len(self._columns["smiles"]))
+        self._point("atom_ptr", "atoms")
+        self._point("bond_ptr", "types")
+        self._point("smiles_ptr", "smiles")
         self._extend("row", "q", [record.row])
         self._extend("is_kept", "b", [record.is_kept])
+        parts = (PARTS.index(part) if part in PARTS else -1 for part in record.splits)
         self._extend("splits", "b", parts)
         for name, truth in record.tasks.items():
-            self._add_truth(name, truth, len(columns), len(record.bonds))
+            self._add_truth(name, truth, len(record.atoms), len(record.bonds))
 
     def _add_truth(self, name: str, truth: MoleculeTruth, num_atoms: int, num_bonds: int) -> None:
+        if truth.label not in (0, 1):
+            raise MoleculeError(f"Label {name!r} must be 0 or 1 (got {truth.label}).")
         self._extend(f"{name}/y", "b", [truth.label])
-        self._extend(f"{name}/atoms", "b", _mask(truth.atoms, num_atoms))
-        self._extend(f"{name}/bonds", "b", _mask(truth.union, num_bonds))
-        self._columns.setdefault(f"{name}/list", array("i"))
+        self._extend(f"{name}/atoms", "b", _mask(truth.atoms, num_atoms, "atoms"))
+        self._extend(f"{name}/bonds", "b", _mask(truth.union, num_bonds, "bonds"))
+        self._extend(f"{name}/list", "i", ())
+        self._columns.setdefault(f"{name}/list_ptr", array("q", [0]))
         for bonds in truth.alternatives:
             self._extend(f"{name}/list", "i", sorted(bonds))
-            self._point(f"{name}/list_ptr", len(self._columns[f"{name}/list"]))
-        lists = self._columns.setdefault(f"{name}/list_ptr", array("q", [0]))
-        self._point(f"{name}/first", len(lists) - 1)
+            self._point(f"{name}/list_ptr", f"{name}/list")
+        first = self._columns.setdefault(f"{name}/first", array("q", [0]))
+        first.append(len(self._columns[f"{name}/list_ptr"]) - 1)
         if truth.annotation is not None:
-            self._extend(f"{name}/annotation", "b", _mask(truth.annotation, num_bonds))
+            mask = _mask(truth.annotation, num_bonds, "bonds")
+            self._extend(f"{name}/annotation", "b", mask)
 
     def _extend(self, key: str, code: str, values: Iterable[int]) -> None:
         self._columns.setdefault(key, array(code)).extend(values)
 
-    def _point(self, key: str, end: int) -> None:
-        self._columns.setdefault(key, array("q", [0])).append(end)
+    def _point(self, key: str, column: str) -> None:
+        """Notes where the next item of a column begins."""
+        self._columns.setdefault(key, array("q", [0])).append(len(self._columns[column]))
 
     def finish(self) -> dict[str, Tensor]:
-        """Returns the tensors."""
+        """Returns the tensors of at least one molecule."""
         tensors = {key: torch.from_numpy(np.array(column)) for key, column in self._columns.items()}
-        if self.num_graphs:
-            tensors["bonds"] = tensors["bonds"].view(-1, 2)
-            tensors["splits"] = tensors["splits"].view(self.num_graphs, -1).t().contiguous()
-            for key, value in tensors.items():
-                if key.endswith(("/atoms", "/bonds", "/annotation", "is_kept")):
-                    tensors[key] = value.view(torch.bool)
+        tensors["bonds"] = tensors["bonds"].view(-1, 2)
+        num = tensors["row"].numel()
+        tensors["splits"] = tensors["splits"].view(num, -1).t().contiguous()
+        for key, value in tensors.items():
+            if key.endswith(("/atoms", "/bonds", "/annotation", "is_kept")):
+                tensors[key] = value.view(torch.bool)
         return tensors
 
 
-def _mask(members: Collection[int], size: int) -> list[bool]:
+def _mask(members: Collection[int], size: int, what: str) -> list[bool]:
+    outside = [member for member in members if not 0 <= member < size]
+    if outside:
+        raise MoleculeError(
+            f"True {what} must lie between 0 and {size - 1} (got {outside[0]}). Correct them."
+        )
     return [number in members for number in range(size)]
-
-
-def _check_truth(name: str, truth: MoleculeTruth, num_atoms: int, num_bonds: int) -> None:
-    if truth.label not in (0, 1):
-        raise MoleculeError(f"Label {name!r} must be 0 or 1 (got {truth.label}).")
-    bonds = truth.union | (truth.annotation or frozenset())
-    for what, members, size in (("atoms", truth.atoms, num_atoms), ("bonds", bonds, num_bonds)):
-        outside = [member for member in members if not 0 <= member < size]
-        if outside:
-            raise MoleculeError(
-                f"True {what} of {name!r} must lie between 0 and {size - 1} (got {outside[0]})."
-            )
 
 
 def smiles_at(tensors: Tensors, index: int) -> str:
@@ -137,8 +126,6 @@ def batch_of(tensors: Tensors, task: str, rows: Tensor, num_columns: int) -> Bat
     content: dict[str, Any] = graph_tensors(tensors["atoms"][atoms], ends, types, num_columns)
     content["node_truth"] = tensors[f"{task}/atoms"][atoms]
     content["edge_truth"] = tensors[f"{task}/bonds"][bonds].repeat_interleave(2)
-    if f"{task}/annotation" in tensors:
-        content["edge_annotation"] = tensors[f"{task}/annotation"][bonds].repeat_interleave(2)
     content["edge_index"] += ptr[:-1].repeat_interleave(2 * bond_ptr.diff())
     content["y"] = tensors[f"{task}/y"][rows].long()
     content["smiles"] = [smiles_at(tensors, row) for row in rows.tolist()]

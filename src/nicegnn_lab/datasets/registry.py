@@ -12,14 +12,13 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import get_args
 
 from nicegnn.config import check_choice
-from nicegnn.molecule.smiles import ATOMS, CATCH_ALL
+from nicegnn.molecule.smiles import ATOMS
 from nicegnn.plugins import check_name
-from nicegnn_lab.datasets.graph_tables import ATOMS_BXAIC, ATOMS_MUTAGENICITY, Unknown
-from nicegnn_lab.datasets.readers import FileContent, tidy_tables
-from nicegnn_lab.datasets.readers.own_table import OwnTable, TruthKind
+from nicegnn_lab.datasets.graph_tables import ATOMS_BXAIC, ATOMS_MUTAGENICITY
+from nicegnn_lab.datasets.readers import Files, Reading, tidy_tables
+from nicegnn_lab.datasets.readers.own_table import OwnTable
 
 
 @dataclass(frozen=True)
@@ -28,9 +27,8 @@ class Family:
 
     name: str
     files: Mapping[str, str]  # paths in the data folder, by role
-    read: Callable[[Mapping[str, Path]], FileContent]  # reads files, by role
+    read: Callable[[Files], Reading]  # reads files, by role
     vocabulary: tuple[str, ...]  # elements, one for each column of `x`
-    unknown: Unknown = "error"  # treatment of other elements
     has_split: bool = False  # whether molecules have published parts; else they are drawn
     left_out: str = ""  # why the paper's set leaves out readable molecules
     is_stand_in: bool = False  # whether other molecules replace the benchmark's
@@ -50,18 +48,15 @@ class Facts:
     family: str
     meaning: str  # of label 1
     truth: str  # atoms or bonds that explain label 1
-    note: str = ""  # warning for users
 
 
-_DISAGREE = "class and match disagree (GraphXAI's filter)"
-_NOT_DRAWN = "negatives not drawn by GraphXAI's two-to-one sampling (seed 0)"
 FAMILIES: dict[str, Family] = {
     "mutagenicity": Family(
         "mutagenicity",
         {"table": "mutagenicity.csv.gz"},
         tidy_tables.read_mutagenicity,
         ATOMS_MUTAGENICITY,
-        left_out=_DISAGREE,
+        left_out="class and match disagree (GraphXAI's filter)",
     ),
     **{
         name: Family(
@@ -69,7 +64,7 @@ FAMILIES: dict[str, Family] = {
             {"table": f"graphxai_{name}.csv.gz"},
             partial(tidy_tables.read_graphxai, task=name.replace("_", "-")),
             ATOMS,
-            left_out=_NOT_DRAWN,
+            left_out="negatives not drawn by GraphXAI's two-to-one sampling (seed 0)",
         )
         for name in ("benzene", "alkane_carbonyl", "fluoride_carbonyl")
     },
@@ -78,54 +73,42 @@ FAMILIES: dict[str, Family] = {
         {"molecules": "bxaic_like.csv.gz", "graphs": "bxaic_like_graphs.csv.gz"},
         tidy_tables.read_bxaic_like,
         ATOMS_BXAIC,
-        unknown="last",
         has_split=True,
         is_stand_in=True,
     ),
 }
 
 
-def _swapped(rule: str) -> str:
-    return (
-        "GraphXAI's two carbonyl sets carry each other's name: the molecules, labels and masks "
-        f"under this name follow the rule {rule!r}. The paper's figures are those of these files."
-    )
-
-
-def _marked(what: str) -> str:
-    return f"B-XAIC marks {what} for both labels; `edge_annotation` has that mask."
-
-
+#: All datasets by name. GraphXAI's two carbonyl sets carry each other's name, see `rules`.
 DATASETS: dict[str, Facts] = {
-    name: Facts(name, *about)
-    for name, about in {
-        "mutagenicity": (
+    facts.name: facts
+    for facts in (
+        Facts(
             "mutagenicity",
-            "class 1 and at least one match",
+            "mutagenicity",
+            "class 1, the nonmutagens, and at least one match",
             "NH2, NO2, nitroso, azo group or halogen on a ring: all bonds at its atoms",
-            "TUDataset's readme calls class 0 mutagen and class 1 nonmutagen, yet GraphXAI keeps "
-            "the graphs of class 1 with a match and of class 0 without, so positives here are "
-            "nonmutagens that carry a toxic group, negatives mutagens that carry none.",
         ),
-        "benzene": ("benzene", "a benzene ring", "bonds of the ring"),
-        "alkane-carbonyl": (
-            *("alkane_carbonyl", "a fluorine and a carbonyl"),
-            *("bonds between atoms of F and C=O", _swapped("fluoride-carbonyl")),
+        Facts("benzene", "benzene", "a benzene ring", "bonds of the ring"),
+        Facts(
+            "alkane-carbonyl",
+            "alkane_carbonyl",
+            "a fluorine and a carbonyl",
+            "bonds between atoms of F and C=O",
         ),
-        "fluoride-carbonyl": (
-            *("fluoride_carbonyl", "an unbranched alkane and a carbonyl"),
-            *("bonds between atoms of the chain and C=O", _swapped("alkane-carbonyl")),
+        Facts(
+            "fluoride-carbonyl",
+            "fluoride_carbonyl",
+            "an unbranched alkane and a carbonyl",
+            "bonds between atoms of the chain and C=O",
         ),
-        "indole": ("bxaic", "an indole", "bonds of all indoles, one alternative"),
-        "pains": ("bxaic", "a PAINS alert", "bonds of all alerts, one alternative"),
-        "rings-count": (
-            *("bxaic", "more than four rings", "all ring bonds", _marked("ring bonds")),
+        Facts("indole", "bxaic", "an indole", "bonds of all indoles, one alternative"),
+        Facts("pains", "bxaic", "a PAINS alert", "bonds of all alerts, one alternative"),
+        Facts("rings-count", "bxaic", "more than four rings", "all ring bonds"),
+        Facts(
+            "rings-max", "bxaic", "a ring of more than six atoms", "bonds of rings of largest size"
         ),
-        "rings-max": (
-            *("bxaic", "a ring of more than six atoms"),
-            *("bonds of the rings of largest size", _marked("the largest rings")),
-        ),
-    }.items()
+    )
 }
 
 
@@ -137,7 +120,6 @@ def register_dataset(
     smiles: str = "smiles",
     label: str = "label",
     truth: str = "truth",
-    truth_kind: TruthKind = "atoms",
     split: str = "",
     vocabulary: Sequence[str] = ATOMS_BXAIC,
 ) -> None:
@@ -146,28 +128,24 @@ def register_dataset(
     Args:
         table: a csv file, plain or gzipped, with a header; it is read when it is first needed.
         meaning: of label 1, in a few words.
-        smiles, label, truth: names of its columns. A label is 0 or 1. A truth explains label 1;
-            it is empty for label 0, and where it is not known.
-        truth_kind: what a truth is: ``"atoms"`` (``0 1 2``: the bonds between these atoms, counted
+        smiles, label, truth: names of its columns. A label is 0 or 1. A truth explains label 1 and
+            is empty where it is not known: ``0 1 2`` are the bonds between these atoms, counted
             from 0 in the order of the SMILES; a semicolon parts groups that explain the label each
-            by itself), or ``"smarts"`` (a pattern; label 0 must not match it).
+            by itself.
         split: name of a column of ``train``, ``valid`` and ``test``; by default molecules are split
             at random, 80/10/10.
         vocabulary: elements, one for each column of ``x``; ``Unk`` at its end takes all others.
     """
     place = Path(table).expanduser().absolute()
-    check_choice("truth_kind", truth_kind, get_args(TruthKind))
     used_by = None
     if name in DATASETS or name in FAMILIES:
         family = FAMILIES[DATASETS[name].family if name in DATASETS else name]
         used_by = family.files["table"] if family.recipe else "a benchmark"
     check_name("dataset", name, str(place), used_by)
-    reader, atoms = OwnTable(name, smiles, label, truth, truth_kind, split), tuple(vocabulary)
-    unknown: Unknown = "last" if vocabulary[-1] in CATCH_ALL else "error"
-    recipe = repr((reader, vocabulary))
-    files = {"table": str(place)}
-    FAMILIES[name] = Family(name, files, reader, atoms, unknown, bool(split), recipe=recipe)
-    DATASETS[name] = Facts(name, name, meaning, f"{truth_kind} of column {truth}")
+    reader, atoms = OwnTable(name, smiles, label, truth, split), tuple(vocabulary)
+    recipe, files = repr((reader, vocabulary)), {"table": str(place)}
+    FAMILIES[name] = Family(name, files, reader, atoms, bool(split), recipe=recipe)
+    DATASETS[name] = Facts(name, name, meaning, f"atoms of column {truth}")
 
 
 def facts_of(name: str) -> Facts:

@@ -10,13 +10,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from functools import cache
 from itertools import combinations
 from math import prod
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from nicegnn.config import check_choice
-from nicegnn.molecule.smiles import Bond, MoleculeError, parse_smiles, require_rdkit
+from nicegnn.molecule.smiles import Bond, bond_ends, parse_smiles, require_rdkit
 
 if TYPE_CHECKING:
     from rdkit.Chem import Mol
@@ -106,34 +105,17 @@ def truth_of(molecule: Mol | str, task: str) -> MoleculeTruth:
     """
     check_choice("task", task, GROUPS)
     mol = parse_smiles(molecule) if isinstance(molecule, str) else molecule
-    return truth_of_groups(mol, GROUPS[task])
-
-
-def truth_of_groups(mol: Mol, smarts: Sequence[str]) -> MoleculeTruth:
-    """Returns the truth of groups: every pattern occurs, alternatives are `unions` of matches."""
-    sets = group_atoms(mol, smarts)
-    ends = [(bond.GetBeginAtomIdx(), bond.GetEndAtomIdx()) for bond in mol.GetBonds()]
-    return truth_of_atom_sets(int(bool(sets)), sets, ends)
+    sets = group_atoms(mol, GROUPS[task])
+    return truth_of_atom_sets(int(bool(sets)), sets, bond_ends(mol))
 
 
 def group_atoms(mol: Mol, smarts: Sequence[str]) -> list[Indices]:
     """Returns the sets of atoms that explain label 1, none unless every pattern occurs."""
-    families = [[frozenset(match) for match in _matches(mol, pattern)] for pattern in smarts]
+    families = []
+    for pattern in map(require_rdkit().MolFromSmarts, smarts):
+        matches = mol.GetSubstructMatches(pattern, maxMatches=_ALL_MATCHES)
+        families.append([frozenset(match) for match in matches])
     return unions(families) if all(families) else []
-
-
-@cache
-def _pattern(smarts: str) -> Any:
-    with require_rdkit("rdkit.rdBase").BlockLogs():
-        pattern = require_rdkit().MolFromSmarts(smarts)
-    if pattern is None:
-        raise MoleculeError(f"`smarts` must be a SMARTS that RDKit can read (got {smarts!r}).")
-    return pattern
-
-
-def _matches(mol: Mol, smarts: str) -> list[tuple[int, ...]]:
-    """Matches with distinct atom sets, each as the atoms in the pattern's order."""
-    return list(mol.GetSubstructMatches(_pattern(smarts), maxMatches=_ALL_MATCHES))
 
 
 def toxicophore_truth(

@@ -9,7 +9,14 @@ import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from nicegnn_lab.figures.panels import COLOURS, LABEL_SIZE, TITLE_SIZE, panels, set_caption
+from nicegnn_lab.figures.panels import (
+    COLOURS,
+    LABEL_SIZE,
+    TITLE_SIZE,
+    new_figure,
+    plain,
+    set_caption,
+)
 from nicegnn_lab.tables.table import read_study
 from nicegnn_lab.tables.wide import HALVES, PARTS, judged_molecules, told_and_seen, with_halves
 
@@ -21,14 +28,17 @@ SHOWN = {
     "mean": "mean message",
     "exchange": "exchange",
 }
-_COLOURS = {"zero": COLOURS["EM"], "noise": COLOURS["NC"], "exchange": COLOURS["exchange"]}
+_COLOURS = {"zero": COLOURS["em"], "noise": COLOURS["nc"], "exchange": COLOURS["exchange"]}
 _GREY = "#888888"
 
 
 def wide_figure(studies: str | Path) -> Figure:
     """Returns two panels: AUC of each target under each damage, and how chances came true."""
     rows = with_halves(read_study(studies, "wide"))
-    figure, (left, right) = panels(2, width=4.6, height=3.4)
+    figure = new_figure(9.6, 3.8)
+    left, right = figure.subplots(1, 2)
+    plain(left)
+    plain(right)
     _draw_agreement(left, rows[rows["half"] == "put aside"])
     _draw_chances(right, judged_molecules(rows))
     set_caption(

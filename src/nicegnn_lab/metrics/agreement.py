@@ -5,36 +5,25 @@ directed edges, label-1 graphs with a truth, and of several alternatives the one
 covers best. ``strict`` is ours: bonds, the union of the alternatives, and only graphs that the
 target classifies correctly.
 
-The paper does not say how it treats alternatives. Random scores have no setting to tune, so the
-paper's Random row shows how it counts. We tried 224 readings (edges or bonds, all or minimal
-alternatives, four roundings, fourteen ways to treat alternatives) on the four datasets whose
-molecules are the paper's, and compared sixteen numbers in units of the sampling error of a test set
-of the paper's size. The sum of squares was smallest, 8, for ``paper``. Rounding down (16) or up
-(22), or bonds with minimal alternatives (20), fit less well but are not ruled out. The best value
-over the alternatives (106) and their union on edges (over 300) are ruled out.
+The paper does not say how it treats alternatives; ``docs/readings.md`` tells how we know.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import chain
+from typing import Any
 
 import torch
 from torch import Tensor
 from torch_geometric.data import Batch, Data
 
+from nicegnn.config import check_choice
 from nicegnn.errors import MetricError
 from nicegnn.graph.batch import to_batch
-from nicegnn.graph.case import Bonds
+from nicegnn.graph.case import Bonds, edge_slots
 from nicegnn.graph.minibatches import gather_items
-from nicegnn_lab.metrics.ranking import (
-    check_scores,
-    graph_keys,
-    graph_sum,
-    ground_truth_scores,
-    random_ties,
-)
+from nicegnn_lab.metrics.ranking import check_scores, graph_sum, ground_truth_scores, random_ties
 
 TRUTH_METRICS = ("f1", "recall", "precision", "roc_auc", "average_precision")
 PROTOCOLS = ("paper", "strict")
@@ -80,21 +69,19 @@ class Truth:
                 f"{sorted(batch.keys())}). Use a dataset whose true explanations are known."
             )
         num, edge_batch = int(batch.num_graphs), batch.batch[batch.edge_index[0]]
-        device, by_graph = edge_batch.device, edge_batch.argsort(stable=True)
+        number = torch.bincount(edge_batch, minlength=num)
+        by_graph = edge_batch.argsort(stable=True)
         listed, edge_truth = batch.get("edge_alternatives"), edge_truth.bool()
         if listed is None:  # the true edges of a graph are one alternative
-            home, edge = torch.arange(num, device=device), by_graph[edge_truth[by_graph]]
-            size = torch.bincount(edge_batch[edge], minlength=num)
-        else:
-            lists = list(chain.from_iterable(listed))
-            home = torch.arange(num).repeat_interleave(torch.tensor([len(own) for own in listed]))
-            size = torch.tensor([len(edges) for edges in lists], dtype=torch.long).to(device)
-            local = torch.tensor(list(chain.from_iterable(lists)), dtype=torch.long)
-            number, home = torch.bincount(edge_batch, minlength=num), home.to(device)
-            start = (number.cumsum(0) - number)[home].repeat_interleave(size)
-            edge = by_graph[start + local.to(device)]
-        home, size = home[size > 0], size[size > 0]
-        alternative = torch.arange(home.numel(), device=device).repeat_interleave(size)
+            parts = torch.split(edge_truth[by_graph], number.tolist())
+            listed = [[part.nonzero().view(-1).tolist()] for part in parts]
+        lists = [(graph, edges) for graph, own in enumerate(listed) for edges in own if edges]
+        kind: Any = {"dtype": torch.long, "device": edge_batch.device}
+        home = torch.tensor([graph for graph, _ in lists], **kind)  # [A]
+        size = torch.tensor([len(edges) for _, edges in lists], **kind)
+        local = torch.tensor([edge for _, edges in lists for edge in edges], **kind)  # [P]
+        edge = by_graph[(number.cumsum(0) - number)[home].repeat_interleave(size) + local]
+        alternative = torch.arange(home.numel(), device=home.device).repeat_interleave(size)
         return Truth(edge_truth, edge_batch, edge, alternative, home, num)
 
 
@@ -122,18 +109,19 @@ def truth_metrics(
     gets the mean score of its edges. `seed` orders equal scores at random, in the same way in every
     batch. Graphs without truth are nan in every metric.
     """
-    is_strict = _check(protocol) == "strict"
+    check_choice("protocol", protocol, PROTOCOLS)
+    is_strict = protocol == "strict"
     score, batch = _items(score, bonds, truth, is_strict)
     num = truth.num_graphs
-    tie = random_ties(batch, num, seed, graph_keys(bonds, num))
+    tie = random_ties(bonds, batch, num, seed)
     if is_strict:
         is_true = bonds.sum(truth.edge_truth.long()) > 0
-        values = ground_truth_scores(score, is_true, batch, num, top=top, tie=tie)
+        values = ground_truth_scores(score, is_true, batch, num, top, tie)
         has_truth = truth.num_true > 0
         return {name: torch.where(has_truth, values[name], torch.nan) for name in TRUTH_METRICS}
     edge, alternative, is_true = _rows_of_alternatives(truth)
     num, score, tie = truth.alternative_batch.numel(), score[edge], tie[edge]
-    values = ground_truth_scores(score, is_true, alternative, num, top=top, tie=tie)
+    values = ground_truth_scores(score, is_true, alternative, num, top, tie)
     chosen = _last_best(values["recall"], truth)  # [B]; A, one past the end, without alternatives
     missing = values["recall"].new_full((1,), torch.nan)
     return {name: torch.cat([values[name], missing])[chosen] for name in TRUTH_METRICS}
@@ -147,32 +135,25 @@ def selected_graphs(
     These are graphs of label 1 (``y``) with a non-empty truth; for ``strict``, also predicted as 1.
     """
     selected = (y.view(-1) == 1) & (truth.num_true > 0)
-    if _check(protocol) == "paper":
+    check_choice("protocol", protocol, PROTOCOLS)
+    if protocol == "paper":
         return selected
     if predicted is None:
         raise MetricError(f"`predicted` must be given for protocol {protocol!r} (got None).")
     return selected & (predicted.view(-1) == y.view(-1))
 
 
-def _check(protocol: str) -> str:
-    if protocol not in PROTOCOLS:
-        raise MetricError(f"`protocol` must be one of {PROTOCOLS} (got {protocol!r}).")
-    return protocol
-
-
 def _rows_of_alternatives(truth: Truth) -> tuple[Tensor, Tensor, Tensor]:
     """Returns edges of each alternative's graph, their alternative, and whether they are in it."""
     batch, number = truth.edge_batch, truth.num_edges
-    by_graph = batch.argsort(stable=True)
     pointer = torch.cat([number.new_zeros(1), number.cumsum(0)])
     position, start = gather_items(pointer, truth.alternative_batch)
     num = truth.alternative_batch.numel()
     alternative = torch.arange(num, device=batch.device).repeat_interleave(start.diff())
-    inside = torch.empty_like(by_graph)  # position of each edge within its graph
-    inside[by_graph] = torch.arange(batch.numel(), device=batch.device) - pointer[batch[by_graph]]
+    inside = edge_slots(batch, truth.num_graphs)  # position of each edge within its graph
     is_true = torch.zeros_like(alternative, dtype=torch.bool)
     is_true[start[truth.entry_alternative] + inside[truth.entry_edge]] = True
-    return by_graph[position], alternative, is_true
+    return batch.argsort(stable=True)[position], alternative, is_true
 
 
 def _items(score: Tensor, bonds: Bonds, truth: Truth, is_strict: bool) -> tuple[Tensor, Tensor]:

@@ -45,33 +45,24 @@ class Measured:
     prediction: Tensor  # log-probabilities on the whole graph, [B, C]
 
 
-_CHANCE = "Chance that the explained class is"
-_LOSS = "Loss of the explained class's probability"
-_LEFT, _GONE = "with only the best bonds.", "without the best bonds."
-_ALL = (
-    ("precision", "Precision", True, "Share of true bonds among the selected ones."),
-    ("recall", "Recall", True, "Share of the true bonds that are selected."),
-    ("f1", "F1", True, "Harmonic mean of precision and recall."),
-    ("roc_auc", "AUC", True, "Chance that a true bond of a graph scores above a false one."),
-    (
-        *("average_precision", "AP", True),
-        "Precision at the score of a true bond, averaged over the true bonds of a graph.",
-    ),
-    (
-        *("kept", "Prediction kept", True),
-        f"{_CHANCE} still predicted when only the best bonds are left.",
-    ),
-    ("fid_plus", "Fid+", True, f"{_CHANCE} no longer predicted {_GONE}"),
-    ("fid_minus", "Fid-", False, f"{_CHANCE} no longer predicted {_LEFT}"),
-    ("prob_fid_plus", "Fid+ (probability)", True, f"{_LOSS} {_GONE}"),
-    ("prob_fid_minus", "Fid- (probability)", False, f"{_LOSS} {_LEFT}"),
-    (
-        *("kept_area", "Area of prediction kept", True),
-        "Mean of prediction kept over the share of bonds that is left.",
-    ),
-)
+_AP = "Precision at the score of a true bond, averaged over the true bonds of a graph."
+_KEPT = "Chance that the explained class is still predicted when only the best bonds are left."
+_AREA = "Mean of prediction kept over the share of bonds that is left."
 #: All metrics by name.
-METRICS: dict[str, Metric] = {about[0]: Metric(*about) for about in _ALL}
+METRICS: dict[str, Metric] = {
+    metric.name: metric
+    for metric in (
+        Metric("precision", "Precision", True, "Share of true bonds among the selected ones."),
+        Metric("recall", "Recall", True, "Share of the true bonds that are selected."),
+        Metric("f1", "F1", True, "Harmonic mean of precision and recall."),
+        Metric(
+            "roc_auc", "AUC", True, "Chance that a true bond of a graph scores above a false one."
+        ),
+        Metric("average_precision", "AP", True, _AP),
+        Metric("kept", "Prediction kept", True, _KEPT),
+        Metric("kept_area", "Area of prediction kept", True, _AREA),
+    )
+}
 
 
 def own_metrics() -> list[str]:

@@ -14,71 +14,45 @@ from nicegnn.graph.case import Bonds, edge_slots, rank_within
 from nicegnn.seeding import mix
 
 
-def select_top(
-    score: Tensor, batch: Tensor, num_graphs: int, top: float, *, tie: Tensor | None = None
-) -> Tensor:
-    r"""Returns whether each item is among the best of its graph, bool ``[M]``.
+def is_selected(rank: Tensor, batch: Tensor, num_graphs: int, top: float) -> Tensor:
+    r"""Returns whether each item is among the best of its graph by its rank, bool ``[M]``.
 
     .. math:: k_G = \max(1, \mathrm{round}(q M_G))
 
-    Symbols: :math:`q` -> ``top``; :math:`M_G` -> number of items of a graph. High scores are best;
-    ``tie`` orders equal ones, by default `random_ties` of seed 0, ``[M]``.
+    Symbols: :math:`q` -> ``top``; :math:`M_G` -> number of items of a graph.
     """
-    number = torch.bincount(batch, minlength=num_graphs)
-    return random_rank(score, batch, num_graphs, tie) < num_selected(number, top)[batch]
-
-
-def num_selected(number: Tensor, top: float) -> Tensor:
-    """Returns the size of the best share ``top`` of ``number`` items: rounded, at least one."""
     if not 0 < top <= 1:
         raise MetricError(f"`top` must be a share in (0, 1] (got {top!r}).")
-    return (number.double() * top).round().long().clamp(min=1)
+    number = torch.bincount(batch, minlength=num_graphs)
+    return rank < (number.double() * top).round().long().clamp(min=1)[batch]
 
 
-def random_rank(score: Tensor, batch: Tensor, num_graphs: int, tie: Tensor | None = None) -> Tensor:
-    """Returns the rank of each item in its graph, 0 for the best, ties at random, ``[M]``."""
-    order = (random_ties(batch, num_graphs) if tie is None else tie).argsort(stable=True)
+def random_rank(score: Tensor, batch: Tensor, num_graphs: int, tie: Tensor) -> Tensor:
+    """Returns the rank of each item in its graph, 0 for the best; ``tie`` orders equal scores."""
+    order = tie.argsort(stable=True)
     rank = torch.empty_like(batch)
     rank[order] = rank_within(score[order], batch[order], num_graphs)
     return rank
 
 
-def random_ties(
-    batch: Tensor, num_graphs: int, seed: int = 0, graph_key: Tensor | None = None
-) -> Tensor:
-    """Returns one random number per item, the same in every batch, int64 ``[M]``.
-
-    Without `graph_keys`, items at the same position of two graphs get the same number.
-    """
-    key = torch.zeros(num_graphs, dtype=torch.long, device=batch.device)
-    key = _scramble((key if graph_key is None else graph_key) + mix(seed, "ties"))
-    return _scramble(key[batch] + edge_slots(batch, num_graphs))
-
-
-def graph_keys(bonds: Bonds, num_graphs: int) -> Tensor:
-    """Returns a hash of the bonds of each graph, int64 ``[B]``."""
-    ends = torch.cat([bonds.index[0], bonds.index[1]])
-    first = torch.full((num_graphs,), torch.iinfo(torch.long).max, device=ends.device)
-    first = first.scatter_reduce(0, bonds.batch.repeat(2), ends, "amin")
-    u, v = bonds.index - first[bonds.batch]
+def random_ties(bonds: Bonds, batch: Tensor, num_graphs: int, seed: int) -> Tensor:
+    """Returns one random number per bond or edge, the same in every batch, int64 ``[M]``."""
     number = torch.bincount(bonds.batch, minlength=num_graphs)
-    return _scramble(number.index_add(0, bonds.batch, _scramble(_scramble(u) + v)))
+    first = torch.full_like(number, torch.iinfo(torch.long).max)
+    first = first.scatter_reduce(0, bonds.batch, bonds.index[0], "amin")  # lower nodes come first
+    u, v = bonds.index - first[bonds.batch]
+    of_bonds = _scramble(number.index_add(0, bonds.batch, _scramble(_scramble(u) + v)))  # [B]
+    key = _scramble(of_bonds + mix(seed, "ties"))
+    return _scramble(key[batch] + edge_slots(batch, num_graphs))
 
 
 def below_and_equal(score: Tensor, batch: Tensor, num_graphs: int) -> tuple[Tensor, Tensor]:
     """Counts the items of the same graph with a lower score, and with the same (with itself)."""
-    by_score = score.argsort(stable=True)
-    order = by_score[batch[by_score].argsort(stable=True)]  # by graph, lowest first
-    number = torch.bincount(batch, minlength=num_graphs)
-    start = number.cumsum(0) - number
-    position = torch.arange(batch.numel(), device=batch.device)
-    new = torch.ones_like(position, dtype=torch.bool)
-    new[1:] = (score[order][1:] != score[order][:-1]) | (batch[order][1:] != batch[order][:-1])
-    group = new.long().cumsum(0) - 1
-    below, equal = torch.empty_like(position), torch.empty_like(position)
-    below[order] = position[new][group] - start[batch[order]]
-    equal[order] = torch.bincount(group)[group]
-    return below, equal
+    rank = torch.unique(score, return_inverse=True)[1]
+    key = batch * (score.numel() + 1) + rank  # by graph, then by score
+    ordered, number = key.sort().values, torch.bincount(batch, minlength=num_graphs)
+    first, after = (torch.searchsorted(ordered, key, right=side) for side in (False, True))
+    return first - (number.cumsum(0) - number)[batch], after - first
 
 
 def mean_ranks(score: Tensor, batch: Tensor, num_graphs: int) -> Tensor:
@@ -104,13 +78,7 @@ def spearman(first: Tensor, second: Tensor, batch: Tensor, num_graphs: int) -> T
 
 
 def ground_truth_scores(
-    score: Tensor,
-    truth: Tensor,
-    batch: Tensor,
-    num_graphs: int,
-    *,
-    top: float = 0.3,
-    tie: Tensor | None = None,
+    score: Tensor, truth: Tensor, batch: Tensor, num_graphs: int, top: float, tie: Tensor
 ) -> dict[str, Tensor]:
     r"""Compares scores of edges or bonds with the truth by five metrics, ``[B]`` each.
 
@@ -118,10 +86,11 @@ def ground_truth_scores(
         F_1 = \frac{2 |S \cap T|}{|S| + |T|}
 
     Symbols: :math:`S` -> ``selected``, the best share ``top`` of a graph's items, ``[M]``;
-    :math:`T` -> ``truth``, bool ``[M]``. Others as in `select_top`. All but precision are nan
+    :math:`T` -> ``truth``, bool ``[M]``. ``tie`` orders equal scores. All but precision are nan
     without true items; the AUC also without false ones.
     """
-    selected = select_top(score, batch, num_graphs, top, tie=tie).double()
+    rank = random_rank(score, batch, num_graphs, tie)
+    selected = is_selected(rank, batch, num_graphs, top).double()
     hit = graph_sum(selected * truth, batch, num_graphs)
     chosen = graph_sum(selected, batch, num_graphs)
     true = graph_sum(truth.double(), batch, num_graphs)

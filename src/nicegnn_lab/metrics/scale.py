@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 from torch_geometric.data import Batch, Data
 
-from nicegnn.errors import InterventionError, TargetError
+from nicegnn.errors import TargetError
 from nicegnn.graph.batch import to_batch
 from nicegnn.graph.case import Case, make_case
 from nicegnn.intervention.exchange import Exchange, Prototypes
@@ -39,7 +39,7 @@ class ScaleProfile:
 def scale_profile(
     model: nn.Module,
     graphs: Data | Batch | Sequence[Data],
-    gate: Tensor | float = 0.5,
+    gate: Tensor,
     *,
     num_draws: int = 16,
     seed: int = 0,
@@ -50,37 +50,31 @@ def scale_profile(
     .. math:: S^{(l)}(G) = \tfrac1{|E|} \sum_e \|m_e^{(l)}\|_2^2 \qquad \text{(Eq. 2)}
 
     Args:
-        gate: one gate per directed edge, or one for all.
+        gate: one gate per directed edge, ``[E]``.
         exchange: real edges, ``background.sample``, to measure exchange with beside EM and NC.
     """
-    # the output itself is not read
-    target = Target(model, mode="regression").private()
+    target = Target(model, mode="regression").private()  # the output itself is not read
     case = make_case(to_batch(graphs).to(target.device))
-    rho = edge_gates(gate, case)
+    rho = gate.to(target.device)
     mechanisms: dict[str, tuple[Mechanism, int]] = {
         "em": (ElementMask(), 1),
         "nc": (NoiseCorruption(seed), num_draws),
     }
     if exchange is not None:
         mechanisms["exchange"] = (Exchange(exchange, each="edge", seed=seed), num_draws)
-    measured: dict[str, Tensor] = {}
     with torch.no_grad():
-        clean = _norms(target, case, lambda message, gate, site: message, rho, 0, True)
+        scale = _scale(target, case, lambda message, gate, site: message, rho, 0, True)
+        ratio = {}
         for name, (mechanism, draws) in mechanisms.items():
             for way, propagate in (("fixed", False), ("propagated", True)):
-                total = torch.zeros_like(clean)
+                total = torch.zeros_like(scale)
                 for n in range(draws):
                     stream = mix(seed, "scale", n)
-                    total += _norms(target, case, mechanism, rho, stream, propagate)
-                measured[f"{name}_{way}"] = _mean(total / draws, case)
-    scale = _mean(clean, case)  # [L, B]
-    return ScaleProfile(
-        clean=scale,
-        ratio={  # nan where a layer sends no clean message at all
-            name: torch.where(scale > 0, value / scale.clamp(min=1e-30), torch.nan)
-            for name, value in measured.items()
-        },
-    )
+                    total += _scale(target, case, mechanism, rho, stream, propagate)
+                share = total / draws / scale.clamp(min=1e-30)
+                # nan where a layer sends no clean message at all
+                ratio[f"{name}_{way}"] = torch.where(scale > 0, share, torch.nan)
+    return ScaleProfile(scale, ratio)
 
 
 @dataclass(frozen=True)
@@ -95,7 +89,7 @@ class Distances:
 def perturbation_distances(
     model: nn.Module,
     graphs: Data | Batch | Sequence[Data],
-    gate: Tensor | float,
+    gate: Tensor,
     mechanism: Mechanism,
     *,
     num_draws: int = 50,
@@ -107,14 +101,14 @@ def perturbation_distances(
         D_{pred} = [\log p_{y^*}(G) - \log p_{y^*}(\rho, \epsilon)]_+
         \qquad \text{(Eq. 27, 29)}
 
-    Gates are fixed. Both are averaged over `num_draws` draws; a mechanism without randomness needs
-    one.
+    Gates ``[E]`` are fixed. Both are averaged over `num_draws` draws; a mechanism without
+    randomness needs one.
     """
     target = Target(model).private()
     batch = to_batch(graphs).to(target.device)
     find_mixing(target, batch)
     case = make_case(batch)
-    rho = edge_gates(gate, case)
+    rho = gate.to(target.device).unsqueeze(0)
     with torch.no_grad(), capture_readout(target.model, case.num_graphs) as readout:
         query = Query(target, case, mechanism)
         target.call(case.batch)
@@ -122,31 +116,17 @@ def perturbation_distances(
         norm, label = clean.norm(dim=1) + 1e-12, query.explained.view(-1, 1)
         moved, lost, kept = (torch.zeros_like(norm) for _ in range(3))
         for n in range(draws):
-            out = query.answers(rho.unsqueeze(0), mix(seed, "distance", n))  # [1, B, C]
+            out = query.answers(rho, mix(seed, "distance", n))  # [1, B, C]
             moved += (readout.value - clean).norm(dim=1) / norm
             lost += target.degradation(query.clean, out, query.explained)[0]
             kept += out[0].gather(1, label).squeeze(1).exp()
     return Distances(moved / draws, lost / draws, kept / draws)
 
 
-def edge_gates(gate: Tensor | float, case: Case) -> Tensor:
-    """Returns one gate per directed edge, ``[E]``; a single number counts for all."""
-    device = case.edge_batch.device
-    rho = torch.as_tensor(gate, dtype=torch.get_default_dtype(), device=device)
-    if rho.dim() == 0:
-        rho = rho.expand(case.num_edges)
-    if rho.numel() != case.num_edges:
-        raise InterventionError(
-            f"`gate` must be one number or one per directed edge, {case.num_edges} "
-            f"(got {rho.numel()})."
-        )
-    return rho.contiguous()
-
-
-def _norms(
+def _scale(
     target: Target, case: Case, mechanism: Mechanism, rho: Tensor, stream: int, propagate: bool
 ) -> Tensor:
-    """Returns the squared norm of each edge's message after `mechanism`, ``[L, E]``.
+    """Returns the mean squared norm of messages after `mechanism`, ``[L, B]``.
 
     The next layer receives the changed messages if `propagate`, else the clean ones.
     """
@@ -164,14 +144,9 @@ def _norms(
 
     with intervene(target.model, record, rho, edge_index=edge_index, slot=case.slot, stream=stream):
         target.call(case.batch)
-    return torch.stack(norms)
-
-
-def _mean(edge_value: Tensor, case: Case) -> Tensor:
-    total = edge_value.new_zeros(edge_value.size(0), case.num_graphs)
-    total = total.index_add(1, case.edge_batch, edge_value)
-    number = torch.bincount(case.edge_batch, minlength=case.num_graphs).clamp(min=1)
-    return total / number
+    total = rho.new_zeros(len(norms), case.num_graphs)
+    total = total.index_add(1, case.edge_batch, torch.stack(norms))
+    return total / torch.bincount(case.edge_batch, minlength=case.num_graphs).clamp(min=1)
 
 
 class Readout:
@@ -200,8 +175,7 @@ def capture_readout(model: nn.Module, num_graphs: int) -> Iterator[Readout]:
     message-passing layer.
     """
     readout = Readout(num_graphs)
-    inner = unwrap(model)
-    leaves = [module for module in inner.modules() if not list(module.children())]
+    leaves = [module for module in unwrap(model).modules() if not list(module.children())]
 
     def see(_: nn.Module, args: tuple[Any, ...]) -> None:
         value = args[0] if args and isinstance(args[0], Tensor) else None

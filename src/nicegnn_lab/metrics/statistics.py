@@ -8,7 +8,6 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
-from nicegnn.errors import MetricError
 from nicegnn.seeding import mix
 
 _CHUNK = 4_000_000  # numbers drawn at a time
@@ -25,28 +24,25 @@ class Interval:
     p_value: float = torch.nan  # of `paired_test`: 1 if no graph differs, nan without graphs
 
 
-def bootstrap_mean(
-    value: Tensor, *, level: float = 0.95, num_resamples: int = 10_000, seed: int = 0
-) -> Interval:
-    r"""Returns the mean over graphs and its percentile bootstrap interval.
+def bootstrap_mean(value: Tensor, num_resamples: int = 10_000) -> Interval:
+    r"""Returns the mean over graphs and its percentile bootstrap interval of 95 percent.
 
-    .. math:: \Big[ Q_{(1 - c) / 2}(\bar v^*), \; Q_{(1 + c) / 2}(\bar v^*) \Big], \qquad
+    .. math:: \big[ Q_{0.025}(\bar v^*), \; Q_{0.975}(\bar v^*) \big], \qquad
         \bar v^* = \tfrac1B \textstyle\sum_{i=1}^B v_{J_i}, \; J_i \sim \mathrm{Unif}\{1..B\}
 
-    Symbols: :math:`v` -> ``value`` without nan, ``[B]``; :math:`c` -> ``level``; :math:`Q` ->
-    quantile over resamples.
+    Symbols: :math:`v` -> ``value`` without nan, ``[B]``; :math:`Q` -> quantile over resamples.
     """
     values = value.detach().double().cpu().view(-1)
     values = values[~torch.isnan(values)]
-    if values.numel() == 0:
+    num = values.numel()
+    if num == 0:
         return Interval(torch.nan, torch.nan, torch.nan, 0)
-    generator = torch.Generator().manual_seed(mix(seed, "bootstrap"))
-    num, step, means = values.numel(), max(1, _CHUNK // values.numel()), []
-    for first in range(0, num_resamples, step):  # in parts, to bound memory
-        shape = (min(step, num_resamples - first), num)
-        means.append(values[torch.randint(num, shape, generator=generator)].mean(1))
-    ends = torch.tensor([(1 - level) / 2, (1 + level) / 2], dtype=torch.double)
-    low, high = torch.cat(means).quantile(ends).tolist()
+    generator = torch.Generator().manual_seed(mix(0, "bootstrap"))
+    parts = torch.split(torch.arange(num_resamples), max(1, _CHUNK // num))  # to bound memory
+    drawn = (torch.randint(num, (len(part), num), generator=generator) for part in parts)
+    means = torch.cat([values[places].mean(1) for places in drawn])
+    ends = torch.tensor([(1 - 0.95) / 2, (1 + 0.95) / 2], dtype=torch.double)
+    low, high = means.quantile(ends).tolist()
     return Interval(float(values.mean()), low, high, num)
 
 
@@ -55,19 +51,13 @@ def paired_test(first: Tensor, second: Tensor, *, num_resamples: int = 10_000) -
 
     The mean is of first minus second; the p-value is of the two-sided signed-rank test.
     """
-    if first.shape != second.shape:
-        raise MetricError(
-            "`first` and `second` must hold the same graphs (got shapes "
-            f"{tuple(first.shape)} and {tuple(second.shape)})."
-        )
-    difference = first.detach().double().cpu() - second.detach().double().cpu()
-    difference = difference[~torch.isnan(difference)]
-    interval = bootstrap_mean(difference, num_resamples=num_resamples)
-    different = difference[difference != 0]
-    p_value = 1.0 if difference.numel() else torch.nan
-    if different.numel():
-        from scipy.stats import wilcoxon  # slow to import
+    from scipy.stats import wilcoxon  # slow to import
 
+    difference = first.detach().double().cpu() - second.detach().double().cpu()
+    interval = bootstrap_mean(difference, num_resamples)
+    different = difference[~torch.isnan(difference) & (difference != 0)]
+    p_value = 1.0 if interval.num else torch.nan
+    if different.numel():
         p_value = float(wilcoxon(different.numpy()).pvalue)
     return replace(interval, p_value=p_value)
 

@@ -1,1 +1,1 @@
-"""Every number of the paper, once, and its claims."""
+"""Every number of the paper, once."""

@@ -27,17 +27,17 @@ def _read(text: str) -> dict[str, dict[str, tuple[Pair, ...]]]:
 
 
 _BY_METHOD = _read(_TOLD["results"])
-#: Metric, explainer and dataset (in the order of `PAPER_DATASETS`) to mean and deviation.
+#: Metric, explainer and dataset to mean and deviation.
 PAPER_RESULTS = {
-    metric: {name: row[metric] for name, row in _BY_METHOD.items()} for metric in _BY_METHOD["nice"]
+    metric: {
+        name: dict(zip(PAPER_DATASETS, row[metric], strict=True))
+        for name, row in _BY_METHOD.items()
+    }
+    for metric in _BY_METHOD["nice"]
 }
 #: Dataset and mechanism to D_repr (true, random gates) and D_pred (true, random gates); GIN.
 PAPER_DISTANCES = _read(_TOLD["distances"])
 
-#: Points by which NICE is ahead of the strongest baseline on average (Section 5.2).
-PAPER_MARGIN = {"f1": 6.42, "recall": 8.67, "roc_auc": 7.57}
-#: Percent by which NC reduces each distance, as the text of Section 5.3 sums up.
-PAPER_REDUCTION = {"D_repr": 70.9, "D_pred": 78.8}
 #: Table 3, SRB on Benzene: degradation, its deviation over draws, restored share, AUC.
 PAPER_SRB: dict[str, tuple[Pair, Pair, Pair, Pair]] = {
     "paper": ((0.23, 0.06), (0.06, 0.02), (0.27, 0.11), (0.87, 0.00)),
@@ -52,7 +52,4 @@ PAPER_ACCURACY = dict(
 
 def paper_value(metric: str, explainer: str, dataset: str) -> Pair | None:
     """Returns mean and standard deviation that the paper reports, in percent, if it does."""
-    row = PAPER_RESULTS.get(metric, {}).get(explainer)
-    if row is None or dataset not in PAPER_DATASETS:
-        return None
-    return row[PAPER_DATASETS.index(dataset)]
+    return PAPER_RESULTS.get(metric, {}).get(explainer, {}).get(dataset)

@@ -9,19 +9,12 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from nicegnn.errors import GraphError
 from nicegnn.explain.score_explainer import Count, NotNegative, Positive
 from nicegnn.intervention.query import Query
 from nicegnn.seeding import mix
 from nicegnn_lab.rivals import masks
-from nicegnn_lab.rivals.masks import (
-    EdgeMLP,
-    MaskConfig,
-    MaskPredictor,
-    graph_sum,
-    mean_log_prob,
-    reached_edges,
-)
+from nicegnn_lab.rivals.masks import EdgeMLP, MaskConfig, MaskPredictor
+from nicegnn_lab.rivals.references import true_edges
 
 
 @dataclass(frozen=True)
@@ -31,7 +24,6 @@ class ConfExplainerConfig(MaskConfig):
     size: NotNegative = 3e-4  # weight of the sum of a graph's mask
     entropy: NotNegative = 0.3  # weight of the mean entropy of a graph's mask
     agreement: NotNegative = 0.1  # weight of confidence where mask and reference differ
-    symmetrise: bool = True  # masks of a bond's directions are averaged while training
 
 
 class ConfidentMasks(nn.Module):
@@ -82,7 +74,7 @@ class ConfExplainer(MaskPredictor):
         head = [*net.inner.parameters(), *net.outer.parameters()]
         return head if step % 2 else list(net.mask.parameters())
 
-    def _loss(self, net: ConfidentMasks, query: Query, step: int, seed: int) -> Tensor:
+    def _losses(self, net: ConfidentMasks, query: Query, step: int, seed: int) -> list[Tensor]:
         config, case = self.config, query.case
         z = masks.edge_states(query, config.layers)
         logit = net.mask(z)
@@ -91,14 +83,12 @@ class ConfExplainer(MaskPredictor):
         confidence = net.confidence(z, mask)
         noise = masks.normal_noise(sample, mix(seed, "confidence"))
         noisy = (confidence * sample + (1 - confidence) * noise).sigmoid()
-        if config.symmetrise:
-            noisy = masks.share_bonds(case, noisy)
-        loss = self._penalised(
-            -mean_log_prob(query, noisy, self.num_draws, mix(seed, "noise")), query, noisy
-        )
+        noisy = masks.share_bonds(case, noisy)
+        loss = -masks.mean_log_prob(query, noisy, self.num_draws, mix(seed, "noise"))  # [B]
+        loss = self._penalised(loss, query, noisy)
         difference = confidence * (self._reference(query, logit) - mask).abs()
-        untrue = graph_sum(case, difference, reached_edges(case))  # [B]
-        return (loss + config.agreement * untrue).mean()
+        untrue = masks.graph_sum(case, difference, masks.reached_edges(case))  # [B]
+        return [(loss + config.agreement * untrue).mean()]
 
     def _reference(self, query: Query, logit: Tensor) -> Tensor:
         """Returns what the mask of each directed edge is compared with, ``[E]``."""
@@ -120,10 +110,4 @@ class ConfExplainerSupervised(ConfExplainer):
     config_type = ConfExplainerSupervisedConfig
 
     def _reference(self, query: Query, logit: Tensor) -> Tensor:
-        truth = query.case.batch.get("edge_truth")
-        if not isinstance(truth, Tensor) or truth.shape != logit.shape:
-            raise GraphError(
-                f"Every training graph of {self.name} must have `edge_truth`, one bool per "
-                "directed edge (got none, or another shape). Without truth, use confexplainer."
-            )
-        return truth.to(logit.dtype)
+        return true_edges(query).to(logit.dtype)

@@ -64,36 +64,13 @@ class D4Explainer(DenseRival):
     """
 
     name = "d4explainer"
-    explain_settings = frozenset({"sign", "num_draws", "chunk_pairs"})
     config_type = D4Config
     config: D4Config
 
     def _make_network(self, shape: Mapping[str, Any]) -> nn.Module:
         return PPGN(shape["x_size"], self.config.hidden_size, self.config.num_blocks)
 
-    def _loss(self, net: Any, query: Query, step: int, seed: int) -> Tensor:
-        losses = self._losses(net, query, seed)
-        return torch.stack([d + self.config.alpha * c for d, c in losses]).sum()
-
-    def _take_step(
-        self, net: nn.Module, optimiser: torch.optim.Optimizer, query: Query, step: int, seed: int
-    ) -> dict[str, float]:
-        """Adds up gradients over parts of the batch, so that memory stays bounded."""
-        report = {"loss": 0.0, "distance": 0.0, "counterfactual": 0.0}
-        parameters = list(net.parameters())
-        for distance, counterfactual in self._losses(net, query, seed):
-            loss = distance + self.config.alpha * counterfactual
-            grads = torch.autograd.grad(loss, parameters)
-            for parameter, grad in zip(parameters, grads, strict=True):
-                parameter.grad = grad if parameter.grad is None else parameter.grad + grad
-            for key, value in zip(report, (loss, distance, counterfactual), strict=True):
-                report[key] += float(value.detach())
-        optimiser.step()
-        optimiser.zero_grad(set_to_none=True)
-        return report
-
-    def _losses(self, net: Any, query: Query, seed: int) -> Iterator[tuple[Tensor, Tensor]]:
-        """Yields distance and counterfactual loss of parts of a batch; their sums are its means."""
+    def _losses(self, net: Any, query: Query, step: int, seed: int) -> Iterator[Tensor]:
         config, batch = self.config, query.case.batch
         stack = GraphStack(batch, batch.edge_index.device)
         sizes = stack.num_nodes
@@ -112,28 +89,30 @@ class D4Explainer(DenseRival):
             weight = logit.mean(0).sigmoid()  # [b, N, N]
             answer = dense.pair_answers(query.target, part, weight, self._pairs)
             counterfactual = -other_log_prob(answer.unsqueeze(0), query.explained[chosen])[0]  # [b]
-            yield distance.sum() / num_graphs, counterfactual.sum() / num_graphs
+            yield distance.sum() / num_graphs + config.alpha * (counterfactual.sum() / num_graphs)
 
     @torch.no_grad()
     def _edge_score(self, query: Query, seed: int) -> Tensor:
-        net, batch, num_draws = self._fitted(), query.case.batch, self.config.num_draws
-        sizes = batch.ptr.diff()
-        draws = torch.arange(num_draws, device=sizes.device)
+        net, case, num_draws = self._fitted(), query.case, self.config.num_draws
+        draws = torch.arange(num_draws, device=query.clean.device)
         level = self.config.max_level * slot_numbers(mix(seed, "level"), draws, kind="uniform")
-        score = torch.zeros(query.case.num_edges, device=sizes.device)
-        has_edges = torch.bincount(query.case.edge_batch, minlength=sizes.numel()) > 0
-        for size in torch.unique(sizes[has_edges]).tolist():  # one size at a time: no padding
-            alike = ((sizes == size) & has_edges).nonzero().view(-1)
+        score = torch.zeros(case.num_edges, device=draws.device)
+        has_edges = torch.bincount(case.edge_batch, minlength=case.num_graphs) > 0
+        sizes = torch.where(has_edges, case.batch.ptr.diff(), 0)
+        for size in torch.unique(sizes).tolist():  # one size at a time: no padding
+            if size == 0:
+                continue
             together = max(1, self.config.chunk_pairs // size**2)  # graphs times draws in a call
+            alike = (sizes == size).nonzero().view(-1)
             for chosen in torch.split(alike, max(1, together // num_draws)):
-                graphs = to_dense(batch, chosen)
+                graphs = to_dense(case.batch, chosen)
                 total = torch.zeros_like(graphs.adjacency)
                 for part in torch.split(draws, max(1, together // chosen.numel())):
                     chance = _addressed_chances(seed, part, size)  # [D, 1, N, N]
                     one_level = level[part].unsqueeze(1).expand(-1, chosen.numel())
                     noisy = flip_pairs(graphs.adjacency, one_level, chance)
                     total += _denoise(net, graphs, noisy, one_level).sum(0)
-                score[graphs.edge] = graphs.to_edges(total / num_draws)
+                score[graphs.edge] = (total / num_draws)[graphs.home]
         return -score if self.config.sign == "removed" else score
 
     def _notes(self, query: Query) -> list[str]:

@@ -10,6 +10,7 @@ from typing import Any, ClassVar, Literal
 import torch
 from torch import Tensor
 from torch_geometric.data import Batch
+from torch_geometric.utils import to_dense_batch
 
 from nicegnn.errors import GraphError
 from nicegnn.explain.call import FitWork
@@ -80,7 +81,7 @@ class DenseGraphs:
     x: Tensor  # node features as numbers, [B, N, F]
     adjacency: Tensor  # 1 for bonded pairs, symmetric, nothing on the diagonal, [B, N, N]
     present: Tensor  # which places hold a node, [B, N]
-    home: Tensor  # row, place of sender and place of receiver of each directed edge, [3, E]
+    home: tuple[Tensor, ...]  # graph, place of sender and of receiver of directed edges, 3 x [E]
     edge: Tensor  # number of each directed edge in the batch, [E]
 
     @property
@@ -89,18 +90,14 @@ class DenseGraphs:
         both = self.present.unsqueeze(2) & self.present.unsqueeze(1)
         return both & ~torch.eye(both.size(1), dtype=torch.bool, device=both.device)
 
-    def to_edges(self, matrix: Tensor) -> Tensor:
-        """Reads a value per pair, ``[..., B, N, N]``, at each directed edge, ``[..., E]``."""
-        return matrix[..., self.home[0], self.home[1], self.home[2]]
-
     def from_edges(self, value: Tensor) -> Tensor:
         """Puts a value per directed edge, ``[E]``, on pairs, ``[B, N, N]``.
 
         A pair takes the mean over all its edges in both directions; pairs without edges are 0.
         """
-        zeros, home = value.new_zeros(self.adjacency.shape), tuple(self.home)
-        total = zeros.index_put(home, value, accumulate=True)
-        count = zeros.index_put(home, torch.ones_like(value), accumulate=True)
+        zeros = value.new_zeros(self.adjacency.shape)
+        total = zeros.index_put(self.home, value, accumulate=True)
+        count = zeros.index_put(self.home, torch.ones_like(value), accumulate=True)
         return (total + total.mT) / (count + count.mT).clamp(min=1)
 
 
@@ -123,42 +120,33 @@ def node_features(batch: Batch) -> Tensor:
     return x.float().view(x.size(0), -1)
 
 
-def edge_homes(batch: Batch) -> Tensor:
-    """Returns graph, place of sender and place of receiver of each directed edge, ``[3, E]``."""
+def edge_homes(batch: Batch) -> tuple[Tensor, ...]:
+    """Returns graph, place of sender and place of receiver of each directed edge, ``[E]`` each."""
     graph = batch.batch[batch.edge_index[0]]
-    return torch.cat([graph.unsqueeze(0), batch.edge_index - batch.ptr[graph]])
+    return graph, *(batch.edge_index - batch.ptr[graph])
 
 
 def to_dense(batch: Batch, chosen: Tensor | None = None) -> DenseGraphs:
     """Returns the chosen graphs of a batch as matrices, by default all."""
-    sizes = batch.ptr.diff()
-    if chosen is None:
-        chosen = torch.arange(sizes.numel(), device=sizes.device)
-    row = torch.full_like(sizes, -1)  # [G], row of each graph of the batch
-    row[chosen] = torch.arange(chosen.numel(), device=row.device)
-    node = (row[batch.batch] >= 0).nonzero().view(-1)
-    at = row[batch.batch[node]], node - batch.ptr[batch.batch[node]]
-    shape = chosen.numel(), int(sizes[chosen].max())
-    feature = node_features(batch)
-    x = feature.new_zeros(*shape, feature.size(1))
-    x[at] = feature[node]
-    present = torch.zeros(shape, dtype=torch.bool, device=x.device)
-    present[at] = True
-    home = edge_homes(batch)
-    home[0] = row[home[0]]
-    edge = (home[0] >= 0).nonzero().view(-1)
-    home = home[:, edge]
-    adjacency = x.new_zeros(*shape, shape[1])
-    adjacency[home[0], home[1], home[2]] = 1
-    adjacency[home[0], home[2], home[1]] = 1
+    row = torch.arange(int(batch.num_graphs), device=batch.batch.device)  # of each graph
+    if chosen is not None:
+        row = torch.full_like(row, -1).index_copy(0, chosen, row[: chosen.numel()])
+    num, is_in = int(row.max()) + 1, row[batch.batch] >= 0
+    feature = node_features(batch)[is_in]
+    x, present = to_dense_batch(feature, row[batch.batch[is_in]], batch_size=num)
+    graph, u, v = edge_homes(batch)
+    edge = (row[graph] >= 0).nonzero().view(-1)
+    graph, u, v = row[graph[edge]], u[edge], v[edge]
+    adjacency = x.new_zeros(*present.shape, present.size(1))
+    adjacency[graph, u, v] = adjacency[graph, v, u] = 1
     adjacency.diagonal(dim1=1, dim2=2).zero_()
-    return DenseGraphs(x, adjacency, present, home, edge)
+    return DenseGraphs(x, adjacency, present, (graph, u, v), edge)
 
 
 def join_all_pairs(batch: Batch) -> Batch:
     """Returns the batch with all unbonded pairs of a graph's nodes joined, behind its own edges."""
-    dense = to_dense(batch)
-    graph, u, v = (dense.pair & (dense.adjacency == 0)).nonzero().t()
+    graphs = to_dense(batch)
+    graph, u, v = (graphs.pair & (graphs.adjacency == 0)).nonzero().t()
     added = torch.stack([u, v]) + batch.ptr[graph]  # [2, P]
     out = copy.copy(batch)
     for key, value in batch.to_dict().items():

@@ -1,32 +1,8 @@
-"""Fits that are shared: what a fit depends on, and taking over a fit that was stored."""
+"""What the file of a fit says of its mechanism."""
 
 from __future__ import annotations
 
-from typing import Any
-
-from nicegnn.explain.explainer import Explainer
 from nicegnn.intervention.intervene import Mechanism
-
-
-def fit_settings(explainer: Explainer) -> dict[str, Any]:
-    """Returns the settings that `fit` reads, as plain nested values, and its mechanism.
-
-    With equal settings, model, graphs and seed, explainers learn the same.
-    """
-    if not explainer.learns:
-        return {}
-    kinds = type(explainer).__mro__
-    left_out = frozenset().union(*(vars(kind).get("explain_settings", ()) for kind in kinds))
-    settings = _without(explainer.config.to_dict(), left_out)
-    given: Any = getattr(explainer, "given_mechanism", getattr(explainer, "mechanism", None))
-    return settings if given is None else settings | {"mechanism": mechanism_name(given)}
-
-
-def adopt(explainer: Explainer, fitted: Explainer) -> None:
-    """Gives an explainer what another one of its class, model and `fit_settings` has learned."""
-    kept = ("config", "target")
-    explainer.__dict__ |= {k: v for k, v in vars(fitted).items() if k not in kept}
-    explainer.target.label = fitted.target.label
 
 
 def mechanism_name(mechanism: Mechanism) -> str:
@@ -36,12 +12,3 @@ def mechanism_name(mechanism: Mechanism) -> str:
         return text
     named = mechanism if hasattr(mechanism, "__qualname__") else type(mechanism)
     return f"{named.__module__}.{named.__qualname__}"
-
-
-def _without(settings: dict[str, Any], names: frozenset[str], prefix: str = "") -> dict[str, Any]:
-    """Returns nested settings without those named; a dot separates part and name."""
-    return {
-        key: _without(value, names, f"{prefix}{key}.") if isinstance(value, dict) else value
-        for key, value in settings.items()
-        if prefix + key not in names
-    }

@@ -49,26 +49,20 @@ class GNNExplainer(ScoreExplainer):
     config: GNNExplainerConfig
     _is_silent = False  # whether a graph of the last batch has no slope at any edge
 
-    def _edge_score(self, query: Query, seed: int) -> Tensor:
-        self._is_silent = False
-        return self._optimise(query, mix(seed, "start", 0))
-
     def _notes(self, query: Query) -> Sequence[str]:
         note = "Masks do not change the prediction of some graphs: all scores of these are equal."
         return (note,) if self._is_silent else ()
 
-    def _optimise(self, query: Query, seed: int) -> Tensor:
-        """Returns the optimised mask before its sigmoid, ``[E]``."""
-        case, config = query.case, self.config
+    def _edge_score(self, query: Query, seed: int) -> Tensor:
+        case, config, seed = query.case, self.config, mix(seed, "start", 0)
         logit = first_logit(query, seed).requires_grad_()
         has_slope = torch.zeros_like(logit, dtype=torch.bool)
         optimiser = torch.optim.Adam([logit], lr=config.learning_rate)
-        weights = {"size": config.size, "entropy": config.entropy}
         for step in range(config.steps):
             mask = logit.sigmoid()
             loss = -mean_log_prob(query, mask, self.num_draws, mix(seed, "step", step))  # [B]
             if step > 0:
-                loss = add_penalties(loss, case, mask, has_slope, **weights)
+                loss = add_penalties(loss, case, mask, has_slope, config.size, config.entropy)
             slope = slope_in(loss, logit)
             if step == 0:
                 has_slope = slope != 0
@@ -83,7 +77,7 @@ class GNNExplainer(ScoreExplainer):
         case = query.case
         number = graph_sum(case, torch.ones_like(logit), has_slope)
         edges = torch.bincount(case.edge_batch, minlength=case.num_graphs)
-        self._is_silent |= bool(((number == 0) & (edges > 0)).any())
+        self._is_silent = bool(((number == 0) & (edges > 0)).any())
         lowest = logit.new_zeros(case.num_graphs).scatter_reduce(
             0, case.edge_batch, logit.masked_fill(~has_slope, torch.inf), "amin", include_self=False
         )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar, Self
@@ -21,7 +21,7 @@ from nicegnn.intervention.background import Background, record_background
 from nicegnn.intervention.exchange import Exchange
 from nicegnn.intervention.intervene import Mechanism
 from nicegnn.intervention.query import Query
-from nicegnn.optimisation import History, batch_of_step, descend, run_steps
+from nicegnn.optimisation import History, batch_of_step, run_steps
 from nicegnn.progress import progress_bar
 from nicegnn.seeding import SeededWeights, mix
 from nicegnn.store import load_tensors, save_tensors
@@ -91,8 +91,8 @@ class LearnedRival(ScoreExplainer):
         """Returns a new network."""
 
     @abstractmethod
-    def _loss(self, net: Any, query: Query, step: int, seed: int) -> Tensor:
-        """Returns the loss of a mini-batch; each step has its own `seed`."""
+    def _losses(self, net: Any, query: Query, step: int, seed: int) -> Iterable[Tensor]:
+        """Returns parts that add up to a mini-batch's loss; each step has its own `seed`."""
 
     def _optimiser(self, net: nn.Module) -> torch.optim.Optimizer:
         return torch.optim.Adam(net.parameters(), lr=self.config.learning_rate)
@@ -105,9 +105,13 @@ class LearnedRival(ScoreExplainer):
         self, net: Any, optimiser: torch.optim.Optimizer, query: Query, step: int, seed: int
     ) -> dict[str, float]:
         """Takes one step and returns numbers for the history."""
-        loss = self._loss(net, query, step, seed)
-        descend(loss, self._moved(net, step), optimiser)
-        return {"loss": float(loss.detach())}
+        total = 0.0
+        for loss in self._losses(net, query, step, seed):  # one after the other bounds memory
+            torch.autograd.backward(loss, inputs=self._moved(net, step))
+            total += float(loss.detach())
+        optimiser.step()
+        optimiser.zero_grad(set_to_none=True)
+        return {"loss": total}
 
     def _fit_units(self, work: FitWork) -> None:
         if isinstance(self.mechanism, Exchange) and self.mechanism.prototypes is None:

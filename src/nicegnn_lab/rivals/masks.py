@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from nicegnn.config import Layers
 from nicegnn.errors import GraphError, TargetError
-from nicegnn.explain.score_explainer import Count, NotNegative, Positive, ScoreConfig
+from nicegnn.explain.score_explainer import Count, NotNegative, ScoreConfig
 from nicegnn.graph.case import Case
 from nicegnn.intervention.query import Query
 from nicegnn.seeding import mix
@@ -23,8 +23,6 @@ from nicegnn_lab.rivals.learned import LearnedConfig, LearnedRival, Survey
 class MaskConfig(LearnedConfig):
     size: NotNegative = 0.005  # weight of the sum of a graph's mask
     entropy: NotNegative = 1.0  # weight of the mean entropy of a graph's mask
-    first_temperature: Positive = 5.0  # of relaxed samples at the first step
-    last_temperature: Positive = 1.0  # of relaxed samples at the last step
     hidden_size: Count = 64  # width of the mask network
     layers: Layers = "last"  # node states that it reads: of the ``last`` layer, or of ``all``
 
@@ -37,18 +35,15 @@ class MaskPredictor(LearnedRival):
 
     Symbols: :math:`z` -> `edge_states`; :math:`\omega` -> ``logit``, ``[E]``, which is also the
     score, so that large masks do not tie; :math:`m` -> ``mask``, ``[E]``, a relaxed sample;
-    :math:`T` -> temperature, from ``first_temperature`` to ``last_temperature``.
+    :math:`T` -> temperature, from 5 at the first step to 1.
     """
 
     config_type: ClassVar[type[ScoreConfig]] = MaskConfig
     config: MaskConfig
 
-    def _in_size(self, survey: Survey) -> int:  # width of `edge_states`
-        sizes = survey.state_sizes[-1:] if self.config.layers == "last" else survey.state_sizes
-        return 2 * sum(sizes)
-
     def _shape_of(self, survey: Survey) -> dict[str, Any]:
-        return {"in_size": self._in_size(survey)}
+        sizes = survey.state_sizes[-1:] if self.config.layers == "last" else survey.state_sizes
+        return {"in_size": 2 * sum(sizes)}  # width of `edge_states`
 
     def _make_network(self, shape: Mapping[str, Any]) -> nn.Module:
         return EdgeMLP(shape["in_size"], self.config.hidden_size)
@@ -61,15 +56,12 @@ class MaskPredictor(LearnedRival):
 
     def _penalised(self, loss: Tensor, query: Query, mask: Tensor, margin: float = 0.0) -> Tensor:
         """Adds the penalties of masks to the loss of each graph, ``[B]``."""
-        config, counted = self.config, reached_edges(query.case)
-        weights = {"size": config.size, "entropy": config.entropy, "margin": margin}
-        return add_penalties(loss, query.case, mask, counted, **weights)
+        weights = self.config.size, self.config.entropy, margin
+        return add_penalties(loss, query.case, mask, reached_edges(query.case), *weights)
 
-    def _sample(self, logit: Tensor, step: int, seed: int, margin: float = 0.01) -> Tensor:
-        r"""Returns a relaxed sample before its sigmoid, at :math:`T = T_0 (T_1 / T_0)^{s / S}`."""
-        first, last = self.config.first_temperature, self.config.last_temperature
-        temperature = float(first * (last / first) ** (step / self.config.steps))
-        return relax(logit, temperature, mix(seed, "relax"), margin)
+    def _sample(self, logit: Tensor, step: int, seed: int) -> Tensor:
+        r"""Returns a relaxed sample before its sigmoid, at :math:`T = 5 (1 / 5)^{s / S}`."""
+        return relax(logit, 5 * (1 / 5) ** (step / self.config.steps), mix(seed, "relax"))
 
     @torch.no_grad()
     def _edge_score(self, query: Query, seed: int) -> Tensor:
@@ -130,14 +122,15 @@ def normal_noise(like: Tensor, seed: int) -> Tensor:
     return torch.randn(like.shape, generator=torch.Generator().manual_seed(seed)).to(like)
 
 
-def relax(logit: Tensor, temperature: float, seed: int, margin: float = 0.01) -> Tensor:
+def relax(logit: Tensor, temperature: float, seed: int) -> Tensor:
     r"""Returns a sample of the concrete distribution before its sigmoid, ``[E]``.
 
-    .. math:: (\log \epsilon - \log(1 - \epsilon) + \omega) / T, \qquad \epsilon \sim U(b, 1 - b)
+    .. math:: (\log \epsilon - \log(1 - \epsilon) + \omega) / T, \qquad
+        \epsilon \sim U(0.01, 0.99)
 
-    Symbols: :math:`\omega` -> ``logit``; :math:`T` -> ``temperature``; :math:`b` -> ``margin``.
+    Symbols: :math:`\omega` -> ``logit``; :math:`T` -> ``temperature``.
     """
-    eps = margin + (1 - 2 * margin) * uniform_noise(logit, seed)
+    eps = 0.01 + (1 - 2 * 0.01) * uniform_noise(logit, seed)
     return (eps.log() - (1 - eps).log() + logit) / temperature
 
 
@@ -173,7 +166,6 @@ def add_penalties(
     case: Case,
     mask: Tensor,
     counted: Tensor,
-    *,
     size: float,
     entropy: float,
     margin: float = 0.0,

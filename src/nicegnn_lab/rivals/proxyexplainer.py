@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
@@ -12,8 +12,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import binary_cross_entropy_with_logits, normalize
 
-from nicegnn.errors import ConfigError
-from nicegnn.explain.score_explainer import Count, NotNegative, Positive
+from nicegnn.explain.score_explainer import Count, Positive
 from nicegnn.intervention.query import Query
 from nicegnn.optimisation import descend
 from nicegnn.seeding import mix
@@ -35,23 +34,16 @@ from nicegnn_lab.rivals.masks import (
 )
 from nicegnn_lab.rivals.references import slot_numbers
 
+LAYER_SIZES = (128, 128, 64)  # widths of the generator's graph convolutions
+LATENT_SIZE = 64  # its latent numbers per node
+IDENTITY_SIZE = 32  # random numbers that identify a node's place
+
 
 @dataclass(frozen=True)
 class ProxyConfig(DenseConfig, MaskConfig):
     fit_batch_size: Count = 64  # graphs per step
     generator_learning_rate: Positive = 3e-3  # Adam, generator
     generator_steps: Count = 10  # steps of the generator before each step of the explainer
-    generator_sizes: tuple[int, ...] = (128, 128, 64)  # widths of its graph convolutions
-    latent_size: Count = 64  # its latent numbers per node
-    identity_size: Count = 32  # random numbers that identify a node's place
-    noise_scale: NotNegative = 1.0  # strength of the noise on bonds outside the explanation
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        sizes = tuple(self.generator_sizes)
-        if not sizes or not all(type(size) is int and size > 0 for size in sizes):
-            raise ConfigError(f"`generator_sizes` must hold widths of at least 1 (got {sizes!r}).")
-        object.__setattr__(self, "generator_sizes", sizes)
 
 
 class ProxyExplainer(DenseRival, MaskPredictor):
@@ -80,14 +72,12 @@ class ProxyExplainer(DenseRival, MaskPredictor):
 
     def _shape_of(self, survey: Survey) -> dict[str, Any]:
         graphs, shape = to_dense(survey.example), super()._shape_of(survey)
-        density = float(graphs.adjacency.sum() / graphs.pair.sum())
-        return shape | {"edge_size": self._in_size(survey), "density": density}
+        shape["edge_size"] = MaskPredictor._shape_of(self, survey)["in_size"]
+        return shape | {"density": float(graphs.adjacency.sum() / graphs.pair.sum())}
 
     def _make_network(self, shape: Mapping[str, Any]) -> nn.Module:
-        config, density = self.config, min(max(shape["density"], 0.01), 0.99)
-        sizes = config.generator_sizes, config.latent_size, config.identity_size
-        generator = ProxyGenerator(shape["x_size"], *sizes, config.noise_scale, density)
-        explainer = EdgeMLP(shape["edge_size"], config.hidden_size)
+        generator = ProxyGenerator(shape["x_size"], min(max(shape["density"], 0.01), 0.99))
+        explainer = EdgeMLP(shape["edge_size"], self.config.hidden_size)
         return nn.ModuleDict({"explainer": explainer, "generator": generator})
 
     def _mask_network(self, net: Any) -> nn.Module:
@@ -109,18 +99,19 @@ class ProxyExplainer(DenseRival, MaskPredictor):
             proxy, divergence = self._proxy(net, graphs, mask, mix(seed, "generator", number))
             drawn = (reconstruction(proxy, graphs) + divergence).mean()
             descend(drawn, list(net["generator"].parameters()), optimiser)
-        loss = self._loss(net, query, step, seed)
-        descend(loss, list(net["explainer"].parameters()), optimiser)
-        return {"loss": float(loss.detach()), "generator": float(drawn.detach())}
+        return super()._take_step(net, optimiser, query, step, seed)
 
-    def _loss(self, net: Any, query: Query, step: int, seed: int) -> Tensor:
+    def _moved(self, net: Any, step: int) -> list[nn.Parameter]:
+        return list(net["explainer"].parameters())
+
+    def _losses(self, net: Any, query: Query, step: int, seed: int) -> list[Tensor]:
         graphs = to_dense(query.case.batch)
         mask = self._mask(net, query, step, seed)  # [E]
         pairs = graphs.from_edges(mask) * graphs.adjacency
         proxy, _ = self._proxy(net, graphs, pairs, mix(seed, "proxy"))
         answer = pair_answers(query.target, query.case.batch, proxy.sigmoid(), self._pairs)
         loss = -class_log_prob(query, answer.unsqueeze(0))[0]  # [B]
-        return self._penalised(loss, query, mask).mean()
+        return [self._penalised(loss, query, mask).mean()]
 
     def _mask(self, net: Any, query: Query, step: int, seed: int) -> Tensor:
         """Returns a relaxed sample of the mask, equal in both directions of a bond, ``[E]``."""
@@ -131,7 +122,7 @@ class ProxyExplainer(DenseRival, MaskPredictor):
     def _proxy(
         self, net: Any, graphs: DenseGraphs, mask: Tensor, seed: int
     ) -> tuple[Tensor, Tensor]:
-        noise = normal_noise(graphs.x.new_zeros(*graphs.x.shape[:2], self.config.latent_size), seed)
+        noise = normal_noise(graphs.x.new_zeros(*graphs.x.shape[:2], LATENT_SIZE), seed)
         return net["generator"](graphs, mask, noise)
 
 
@@ -142,44 +133,35 @@ class ProxyGenerator(nn.Module):
         h^{(0)}_u &= [x_u, r_u], \qquad
             h^{(l+1)} = \mathrm{relu}\,\frac{\hat W h^{(l)} \Theta_l}{\|\hat W h^{(l)} \Theta_l\|},
             \qquad \hat W = D^{-1/2} (W + I) D^{-1/2} \\
-        z_u &= \mu(h_u) + \tau\, e^{\log \mathrm{var}(h_u) / 2} \epsilon_u, \qquad
+        z_u &= \mu(h_u) + e^{\log \mathrm{var}(h_u) / 2} \epsilon_u, \qquad
             q_u = \mathrm{norm}\, \mathrm{MLP}([z_u, \max_v z_v, \mathrm{mean}_v z_v]) \\
         s_{uv}(W, \epsilon) &= q_u^\top \mathrm{diag}(c)\, q_v + b, \qquad
             \mathrm{proxy} = \max(\sigma(s(m, 0)), \sigma(s(1 - m, \epsilon)))
 
     Symbols: :math:`x` -> ``graphs.x``, ``[B, N, F]``; :math:`r` -> ``identity``, fixed random
     numbers of a node's place, ``[N, R]``; :math:`W` -> ``weight``, mask of the bonds,
-    ``[B, N, N]``; :math:`\epsilon` -> ``noise``, ``[B, N, Z]``; :math:`\tau` -> ``noise_scale``;
-    :math:`c, b` -> ``metric``, ``bias``; norm -> `standardise`, over the nodes of a graph, without
-    which all nodes start alike and training stalls; Z, R -> ``latent_size``, ``identity_size``. An
-    untrained generator joins the share ``density`` of pairs. The identity separates nodes with
-    equal surroundings; only the training of the explainer uses it.
+    ``[B, N, N]``; :math:`\epsilon` -> ``noise``, ``[B, N, Z]``; :math:`c, b` -> ``metric``,
+    ``bias``; norm -> `standardise`, over the nodes of a graph, without which all nodes start alike
+    and training stalls; Z, R -> `LATENT_SIZE`, `IDENTITY_SIZE`. An untrained generator joins the
+    share ``density`` of pairs. The identity separates nodes with equal surroundings; only the
+    training of the explainer uses it.
     """
 
-    def __init__(
-        self,
-        x_size: int,
-        hidden_sizes: Sequence[int],
-        latent_size: int,
-        identity_size: int,
-        noise_scale: float,
-        density: float,
-    ) -> None:
+    def __init__(self, x_size: int, density: float) -> None:
         super().__init__()
-        self.identity_size, self.noise_scale = identity_size, noise_scale
-        sizes = [x_size + identity_size, *hidden_sizes]
+        sizes, size = [x_size + IDENTITY_SIZE, *LAYER_SIZES], LATENT_SIZE
         self.layers = nn.ModuleList(nn.Linear(a, b) for a, b in pairwise(sizes))
-        self.mean = nn.Linear(sizes[-1], latent_size)
-        self.log_var = nn.Linear(sizes[-1], latent_size)
-        inner, last = (3 * latent_size, 2 * latent_size), (2 * latent_size, latent_size)
-        self.code = nn.Sequential(nn.Linear(*inner), nn.ReLU(), nn.Linear(*last))
-        self.metric = nn.Parameter(torch.ones(latent_size) / math.sqrt(latent_size))
+        self.mean = nn.Linear(sizes[-1], size)
+        self.log_var = nn.Linear(sizes[-1], size)
+        inner, last = nn.Linear(3 * size, 2 * size), nn.Linear(2 * size, size)
+        self.code = nn.Sequential(inner, nn.ReLU(), last)
+        self.metric = nn.Parameter(torch.ones(size) / math.sqrt(size))
         self.bias = nn.Parameter(torch.tensor(math.log(density / (1 - density))))
 
     def encode(self, graphs: DenseGraphs, weight: Tensor) -> tuple[Tensor, Tensor]:
         """Returns mean and log-variance of latents by weights of bonds, ``[..., B, N, Z]`` each."""
         size = weight.size(-1)
-        slot = torch.arange(size * self.identity_size, device=weight.device)
+        slot = torch.arange(size * IDENTITY_SIZE, device=weight.device)
         identity = slot_numbers(mix("identity"), slot, kind="normal").view(size, -1)
         identity = identity.expand(weight.size(-3), -1, -1)
         h = torch.cat([graphs.x, identity], dim=2) * graphs.present.unsqueeze(2)
@@ -208,7 +190,7 @@ class ProxyGenerator(nn.Module):
         """
         both, log_vars = self.encode(graphs, torch.stack([mask, graphs.adjacency - mask]))
         mean, log_var = both[1], log_vars[1]
-        rest = mean + self.noise_scale * (log_var / 2).exp() * noise
+        rest = mean + (log_var / 2).exp() * noise
         logit = torch.maximum(*self.decode(graphs, torch.stack([both[0], rest])))
         divergence = (mean.square() + log_var.exp() - log_var - 1) / 2  # [B, N, Z]
         return logit, (divergence * graphs.present.unsqueeze(2)).sum((1, 2))

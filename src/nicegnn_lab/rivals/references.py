@@ -98,12 +98,17 @@ class GroundTruth(ScoreExplainer):
     mechanisms = ()  # damages nothing
 
     def _edge_score(self, query: Query, seed: int) -> Tensor:
-        truth = query.case.batch.get("edge_truth")
-        if not isinstance(truth, Tensor) or truth.numel() != query.case.num_edges:
-            got = f"shape {tuple(truth.shape)}" if isinstance(truth, Tensor) else "none"
-            raise GraphError(
-                f"All graphs must have `edge_truth`, one value for each of the "
-                f"{query.case.num_edges} directed edges (got {got}). Set it on each Data, or use "
-                "graphs of nicegnn_lab.datasets, which have it."
-            )
-        return truth.view(-1).to(query.clean.dtype)
+        return true_edges(query)
+
+
+def true_edges(query: Query) -> Tensor:
+    """Returns 1 for each true directed edge and 0 for all others, ``[E]``."""
+    truth = query.case.batch.get("edge_truth")
+    if not isinstance(truth, Tensor) or truth.numel() != query.case.num_edges:
+        got = f"shape {tuple(truth.shape)}" if isinstance(truth, Tensor) else "none"
+        raise GraphError(
+            f"All graphs must have `edge_truth`, one value for each of the {query.case.num_edges} "
+            f"directed edges (got {got}). Set it on each Data, or use graphs of "
+            "nicegnn_lab.datasets, which have it."
+        )
+    return truth.view(-1).to(query.clean.dtype)

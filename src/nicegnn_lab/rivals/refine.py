@@ -9,6 +9,7 @@ from typing import Annotated, Any
 
 import torch
 from torch import Tensor, nn
+from torch_geometric.nn.conv.gcn_conv import gcn_norm
 
 from nicegnn.config import Whole
 from nicegnn.errors import GraphError, TargetError
@@ -42,7 +43,6 @@ class ReFineConfig(LearnedConfig):
     ratio: Share = 0.4  # share of bonds in the subgraph of contrast and fine-tuning
     fine_tune_steps: Whole = 20  # steps of each graph's own copy; 0 for the global stage alone
     fine_tune_rate: Positive = 2e-4  # Adam, of the fine-tuning
-    symmetrise: bool = True  # masks of a bond's directions are averaged while training
 
 
 class ReFine(LearnedRival):
@@ -69,7 +69,6 @@ class ReFine(LearnedRival):
     """
 
     name = "refine"
-    explain_settings = frozenset({"fine_tune_steps", "fine_tune_rate"})
     mechanisms = ("em", "nc", "exchange")
     config_type = ReFineConfig
     config: ReFineConfig
@@ -84,16 +83,16 @@ class ReFine(LearnedRival):
         sizes = len(shape["seen"]), shape["node_size"], shape["edge_size"]
         return MaskNetworks(*sizes, self.config.hidden_size)
 
-    def _loss(self, net: MaskNetworks, query: Query, step: int, seed: int) -> Tensor:
+    def _losses(self, net: MaskNetworks, query: Query, step: int, seed: int) -> list[Tensor]:
         logit = self._global_logit(net, query, query.explained)
-        mask = self._shared(query.case, relax(logit, 1.0, mix(seed, "relax")).sigmoid())
+        mask = share_bonds(query.case, relax(logit, 1.0, mix(seed, "relax")).sigmoid())
         loss = self._graph_loss(query, mask, mask, mix(seed, "noise")).mean()
         if self.config.contrast > 0 and query.case.num_graphs > 1:
             gate = mask * best_bonds(query.case, mask, self.config.ratio)
             rep = self._representation(query, gate, mix(seed, "contrast"))
             pull = contrast_loss(rep, query.explained, self.config.contrast_temperature)
             loss = loss + self.config.contrast * pull
-        return loss
+        return [loss]
 
     def _edge_score(self, query: Query, seed: int) -> Tensor:
         net: MaskNetworks = self._fitted()
@@ -104,25 +103,24 @@ class ReFine(LearnedRival):
         if config.fine_tune_steps == 0:
             with torch.no_grad():
                 return self._global_logit(net, query, label)
-        inputs = mask_inputs(query, net, torch.arange(label.numel(), device=label.device), label)
+        each = torch.arange(label.numel(), device=label.device)
         copies = {k: v.detach()[label].requires_grad_() for k, v in net.weights().items()}
         # slopes below eps are rounding errors, which differ by batch: they must not become steps
         optimiser = torch.optim.Adam(copies.values(), lr=config.fine_tune_rate, eps=1e-6)
         for step in range(config.fine_tune_steps):
-            mask = self._shared(query.case, net(inputs, copies).sigmoid())
+            mask = share_bonds(query.case, net(query, each, label, copies).sigmoid())
             gate = mask * best_bonds(query.case, mask, config.ratio)
             loss = self._graph_loss(query, mask, gate, mix(seed, "tune", step))
-            grads = torch.autograd.grad(loss.sum(), list(copies.values()))
-            for value, grad in zip(copies.values(), grads, strict=True):
-                value.grad = grad
+            optimiser.zero_grad(set_to_none=True)
+            torch.autograd.backward(loss.sum(), inputs=list(copies.values()))
             optimiser.step()
         with torch.no_grad():
-            return net(inputs, copies)
+            return net(query, each, label, copies)
 
     def _global_logit(self, net: MaskNetworks, query: Query, label: Tensor) -> Tensor:
         """Returns logits by the network of each graph's class, ``[E]``."""
         classes = torch.arange(net.num_classes, device=label.device)
-        return net(mask_inputs(query, net, label, classes), net.weights())
+        return net(query, label, classes, net.weights())
 
     def _graph_loss(self, query: Query, mask: Tensor, gate: Tensor, stream: int) -> Tensor:
         """Returns each graph's loss without contrast, ``[B]``."""
@@ -130,9 +128,6 @@ class ReFine(LearnedRival):
         kept = mean_log_prob(query, gate, self.num_draws, stream).exp()
         size = self.config.size * graph_mean(case, mask, counted)
         return size + self.config.entropy * graph_mean(case, binary_entropy(mask), counted) - kept
-
-    def _shared(self, case: Case, mask: Tensor) -> Tensor:
-        return share_bonds(case, mask) if self.config.symmetrise else mask
 
     def _representation(self, query: Query, gate: Tensor, stream: int) -> Tensor:
         """Returns the target's readout of each graph under gates ``[E]``, ``[B, F]``."""
@@ -185,18 +180,6 @@ class GroupedRows:
         return torch.bmm(padded, weight)[self.group, self.slot]
 
 
-@dataclass(frozen=True)
-class MaskInputs:
-    """Inputs of mask networks for a batch."""
-
-    x: Tensor  # node features, [V, F]
-    edge_index: Tensor  # directed edges, [2, E]
-    edge_attr: Tensor | None  # edge features, [E, D]
-    label: Tensor  # class of each group of graphs, [K]
-    nodes: GroupedRows
-    edges: GroupedRows  # directed ones
-
-
 def features_of(query: Query) -> tuple[Tensor, Tensor | None]:
     """Returns node features ``[V, F]`` and, where graphs have them, edge features ``[E, D]``."""
     batch = query.case.batch
@@ -206,23 +189,6 @@ def features_of(query: Query) -> tuple[Tensor, Tensor | None]:
     if isinstance(edge_attr, Tensor):
         return x, edge_attr.float().reshape(query.case.num_edges, -1)
     return x, None
-
-
-def mask_inputs(query: Query, net: MaskNetworks, group: Tensor, label: Tensor) -> MaskInputs:
-    """Returns inputs; the graphs of a ``group``, ``[B]``, share weights and ``label``, ``[K]``."""
-    case, batch, num_groups = query.case, query.case.batch, label.numel()
-    x, edge_attr = features_of(query)
-    if net.edge_size == 0:
-        edge_attr = None
-    sizes = (x.size(1), 0 if edge_attr is None else edge_attr.size(1))
-    if sizes != (net.node_size, net.edge_size):
-        raise GraphError(
-            f"Graphs must have {net.node_size} node and {net.edge_size} edge features, as in the "
-            f"fit (got {sizes[0]} and {sizes[1]}). Explain graphs with these features."
-        )
-    nodes = GroupedRows(group[batch.batch], num_groups)
-    edges = GroupedRows(group[case.edge_batch], num_groups)
-    return MaskInputs(x, batch.edge_index, edge_attr, label, nodes, edges)
 
 
 class MaskNetworks(nn.Module):
@@ -269,25 +235,41 @@ class MaskNetworks(nn.Module):
         """Returns all weights by name, each with one row per class."""
         return dict(self.stacked.items())
 
-    def forward(self, inputs: MaskInputs, weights: Mapping[str, Tensor]) -> Tensor:
-        """Returns the mask's logit of each directed edge, ``[E]``; weights have a row per group."""
-        nodes, edges = inputs.nodes, inputs.edges
+    def forward(
+        self, query: Query, group: Tensor, label: Tensor, weights: Mapping[str, Tensor]
+    ) -> Tensor:
+        """Returns the mask's logit of each directed edge, ``[E]``.
+
+        The graphs of a ``group``, ``[B]``, share a row of the weights and its ``label``, ``[K]``.
+        """
+        case = query.case
+        (x, edge_attr), num_groups = features_of(query), label.numel()
+        if self.edge_size == 0:
+            edge_attr = None
+        sizes = (x.size(1), 0 if edge_attr is None else edge_attr.size(1))
+        if sizes != (self.node_size, self.edge_size):
+            raise GraphError(
+                f"Graphs must have {self.node_size} node and {self.edge_size} edge features, as in "
+                f"the fit (got {sizes[0]} and {sizes[1]}). Explain graphs with these features."
+            )
+        nodes = GroupedRows(group[case.batch.batch], num_groups)
+        edges = GroupedRows(group[case.edge_batch], num_groups)
 
         def linear(name: str, rows: GroupedRows, value: Tensor) -> Tensor:
             return rows.linear(value, weights[name]) + weights[f"{name}_bias"][rows.group]
 
-        u, v = inputs.edge_index
-        h = linear("enter", nodes, inputs.x).relu()  # [V, H]
-        norm = symmetric_norm(inputs.edge_index, h.size(0)).to(h.dtype).unsqueeze(1)
+        u, v = case.batch.edge_index
+        _, norm = gcn_norm(case.batch.edge_index, None, x.size(0), add_self_loops=False)
+        h = linear("enter", nodes, x).relu()  # [V, H]
         for layer in range(2):
             sent = nodes.linear(h, weights[f"spread{layer}"])
-            spread = torch.zeros_like(sent).index_add(0, v, norm * sent[u])
+            spread = torch.zeros_like(sent).index_add(0, v, norm.unsqueeze(1) * sent[u])
             h = (spread + linear(f"root{layer}", nodes, h)).relu()
-            h = self._normalise(layer, h, inputs.label[nodes.group])
+            h = self._normalise(layer, h, label[nodes.group])
             h = h * weights[f"scale{layer}"][nodes.group] + weights[f"shift{layer}"][nodes.group]
         e = torch.cat([h[u], h[v]], dim=1)
-        if inputs.edge_attr is not None:
-            e = torch.cat([linear("ends", edges, e), linear("edge", edges, inputs.edge_attr)], 1)
+        if edge_attr is not None:
+            e = torch.cat([linear("ends", edges, e), linear("edge", edges, edge_attr)], 1)
         return linear("out", edges, linear("hidden", edges, e).tanh()).squeeze(1)
 
     def _normalise(self, layer: int, h: Tensor, label: Tensor) -> Tensor:
@@ -306,11 +288,3 @@ class MaskNetworks(nn.Module):
             mean = torch.where(many, here, mean.clone())
             var = torch.where(many, square / number.clamp(min=1), var.clone())
         return (h - mean[label]) * (var[label] + _EPS).rsqrt()
-
-
-def symmetric_norm(edge_index: Tensor, num_nodes: int) -> Tensor:
-    r"""Returns :math:`1 / \sqrt{d_u d_v}` of each directed edge, degrees by arriving edges."""
-    u, v = edge_index
-    degree = torch.bincount(v, minlength=num_nodes).float()
-    inverse = torch.where(degree > 0, degree, 1.0).rsqrt() * (degree > 0)
-    return inverse[u] * inverse[v]

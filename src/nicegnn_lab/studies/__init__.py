@@ -21,14 +21,9 @@ STUDIES: dict[str, str] = {
 }
 
 
-def find_studies(name: str) -> list[str]:
-    """Returns the names of studies for a name, or ``all``."""
-    check_choice("name", name, (*STUDIES, "all"))
-    return list(STUDIES) if name == "all" else [name]
-
-
 def make_study(name: str, **settings: Any) -> Study:
-    """Returns a study by name; settings are its fields, such as ``explainers`` of ``motifs``."""
-    module, _, kind = STUDIES[find_studies(name)[0]].partition(":")
+    """Returns a study by name; settings are its fields."""
+    check_choice("name", name, STUDIES)
+    module, _, kind = STUDIES[name].partition(":")
     study: Study = getattr(import_module(module), kind)(**settings)
     return study

@@ -1,47 +1,34 @@
-"""EM, NC and exchange with the same gates: distances (Table 2, Appendix G), scale, states."""
+"""EM, NC and exchange with the same gates: distances (Table 2, Appendix G), scale."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 from torch_geometric.data import Batch
 
 from nicegnn.config import Anchor
-from nicegnn.errors import ConfigError, StoreError
+from nicegnn.errors import ConfigError
 from nicegnn.graph.case import Bonds, make_case, rank_within
-from nicegnn.intervention.exchange import Exchange, Prototypes
-from nicegnn.intervention.intervene import Mechanism, Site, intervene, record_messages
+from nicegnn.intervention.exchange import Exchange
+from nicegnn.intervention.intervene import Mechanism
 from nicegnn.intervention.mechanisms import ElementMask, NoiseCorruption
 from nicegnn.seeding import mix
-from nicegnn.store import save_tensors
-from nicegnn.target.frozen_model import Target
 from nicegnn.target.training import predict
 from nicegnn_lab.bench.job import Job
-from nicegnn_lab.bench.packing import STATES_KIND, load_states
 from nicegnn_lab.bench.rows import Block
 from nicegnn_lab.bench.study import Study, Variant
 from nicegnn_lab.bench.targets import TARGETS
 from nicegnn_lab.bench.task import Task
 from nicegnn_lab.datasets.dataset import MoleculeDataset
 from nicegnn_lab.metrics.agreement import Truth, selected_graphs
-from nicegnn_lab.metrics.scale import (
-    capture_readout,
-    edge_gates,
-    perturbation_distances,
-    scale_profile,
-)
+from nicegnn_lab.metrics.scale import perturbation_distances, scale_profile
 
 METRICS = ("D_repr", "D_pred", "confidence")
 DAMAGES = ("em", "nc", "exchange")
 _EDGES_AT_ONCE = 200_000
-_ANCHORS: dict[Anchor, str] = {"propagated": "", "clean": "-clean"}  # what settings end with
-# These words address noise: other words would give other rows and states.
-_DISTANCE_NOISE = "mechanism_comparison"
-_STATE_NOISE = "scale_study"
 
 
 @dataclass(frozen=True)
@@ -74,27 +61,31 @@ class MechanismStudy(Study):
         """
         positions, confidence = right_positions(job)
         anchor: Anchor = job.cell.variant.extra.get("anchor", "propagated")
-        added = _ANCHORS[anchor]
-        seed = mix(job.seed, _DISTANCE_NOISE)
-        mechanisms = damages_of(job.molecules.background(job.model).sample, anchor, seed)
-        values: dict[tuple[str, str], list[Tensor]] = {}
+        added = "-clean" if anchor == "clean" else ""
+        seed = mix(job.seed, "mechanism_comparison")
+        sample = job.molecules.background(job.model).sample
+        mechanisms: dict[str, Mechanism] = {
+            "em": ElementMask(anchor=anchor),
+            "nc": NoiseCorruption(seed, anchor=anchor),
+            "exchange": Exchange(sample, each="edge", seed=seed, anchor=anchor),
+        }
+        values: dict[str, list[Tensor]] = {}
         configurations = true_configurations(job.graphs, positions)
         for turn, chosen in enumerate(configurations):
-            shuffle = mix(job.seed, "rand", turn)
             for name, mechanism in mechanisms.items():
                 for kind, wanted in (("gt", None), ("rand", self.num_random)):
-                    gates = chosen.gates(wanted, shuffle)
+                    gates = chosen.gates(wanted, mix(job.seed, "rand", turn))
                     distances = self._distances(job, chosen.batch, gates, mechanism)
-                    values.setdefault((f"{name}{added}", kind), []).append(distances)
+                    values.setdefault(f"{name}{added}/{kind}", []).append(distances)
         home = torch.cat([chosen.home for chosen in configurations])
         if not added:
             yield Block("confidence", confidence, graph=positions, setting="clean")
-        for (name, kind), parts in values.items():
+        for setting, parts in values.items():
             value = torch.cat(parts, dim=1)  # [3, A]
             total = value.new_zeros(len(METRICS), positions.numel()).index_add(1, home, value)
             mean = total / torch.bincount(home, minlength=positions.numel())  # [3, B]
             for metric, row in zip(METRICS, mean, strict=True):
-                yield Block(metric, row, graph=positions, setting=f"{name}/{kind}")
+                yield Block(metric, row, graph=positions, setting=setting)
 
     def _distances(
         self, job: Job, batch: Batch, gates: Sequence[Tensor], mechanism: Mechanism
@@ -108,17 +99,6 @@ class MechanismStudy(Study):
             )
             total += torch.stack([far.representation, far.prediction, far.confidence]).cpu()
         return total / len(gates)
-
-
-def damages_of(sample: Prototypes | None, anchor: Anchor, seed: int) -> dict[str, Mechanism]:
-    """Returns mechanisms by name; exchange needs a sample of real edges."""
-    damages: dict[str, Mechanism] = {
-        "em": ElementMask(anchor=anchor),
-        "nc": NoiseCorruption(seed, anchor=anchor),
-    }
-    if sample is not None:
-        damages["exchange"] = Exchange(sample, each="edge", seed=seed, anchor=anchor)
-    return damages
 
 
 def right_positions(job: Job) -> tuple[Tensor, Tensor]:
@@ -167,19 +147,18 @@ def true_configurations(graphs: MoleculeDataset, positions: Tensor) -> list[Conf
     begin = truth.num_edges.cumsum(0) - truth.num_edges
     local = truth.entry_edge - begin[home[truth.entry_alternative]]  # edge within its graph, [P]
     length = truth.num_edges[home]
-    group = (length.cumsum(0) - length) // _EDGES_AT_ONCE  # [A]
-    configurations = []
-    for value in torch.unique(group).tolist():
-        rows = (group == value).nonzero().view(-1)
-        entries = (group[truth.entry_alternative] == value).nonzero().view(-1)
-        start = length[rows].cumsum(0) - length[rows]
-        gate = torch.zeros(int(length[rows].sum()))
-        gate[start[truth.entry_alternative[entries] - rows[0]] + local[entries]] = 1.0
-        batch = graphs.batch(positions[home[rows]])
-        for key, value in batch.to_dict().items():
-            if isinstance(value, list):  # PyG walks through its words whenever a batch is moved
+    start = length.cumsum(0) - length
+    gate = torch.zeros(int(length.sum()))
+    gate[start[truth.entry_alternative] + local] = 1.0
+    part, configurations = start // _EDGES_AT_ONCE, []
+    for value in torch.unique(part).tolist():
+        is_in = part == value  # [A]
+        batch = graphs.batch(positions[home[is_in]])
+        for key, held in batch.to_dict().items():
+            if isinstance(held, list):  # PyG walks through its words whenever a batch is moved
                 del batch[key]
-        configurations.append(Configurations(batch, home[rows], gate, make_case(batch).bonds))
+        own, bonds = gate[is_in.repeat_interleave(length)], make_case(batch).bonds
+        configurations.append(Configurations(batch, home[is_in], own, bonds))
     return configurations
 
 
@@ -189,7 +168,7 @@ class ScaleStudy(Study):
 
     Rows of each graph that the target gets right: ``setting`` is ``clean`` or one of `DAMAGES`,
     ``level`` the layer from 1, ``metric`` is ``scale``, ``ratio`` (to clean) or ``ratio_fixed``
-    (with clean inputs of the layer). `read_states` reads the stored norms and embeddings.
+    (with clean inputs of the layer).
     """
 
     name = "scale"
@@ -208,13 +187,6 @@ class ScaleStudy(Study):
         batch = job.batch(positions)
         gate = batch.edge_truth.float()  # [E]
         sample = job.molecules.background(job.model).sample
-        norm, embedding = states_under(job.model, batch, gate, job.seed, sample)
-        tensors = {"positions": positions}
-        for name in norm:
-            tensors[f"{name}/norm"] = norm[name].bfloat16()  # three digits fill a histogram
-            tensors[f"{name}/embedding"] = embedding[name]
-        path = job.folder.file("states", _name(job.task.name, job.cell.target, job.seed))
-        save_tensors(path, tensors, {"kind": STATES_KIND})
         profile = scale_profile(
             job.model, batch, gate, num_draws=self.num_draws, seed=job.seed, exchange=sample
         )
@@ -227,89 +199,3 @@ class ScaleStudy(Study):
         for (setting, metric), value in values.items():
             for layer, row in enumerate(value, start=1):  # [B] each
                 yield Block(metric, row, graph=positions, setting=setting, level=float(layer))
-
-
-@dataclass(frozen=True)
-class States:
-    """Norms of messages and embeddings of graphs of one cell, clean and under `DAMAGES`."""
-
-    norm: dict[str, Tensor]  # of each message in each layer, [L, E]
-    embedding: dict[str, Tensor]  # of each graph, [B, F]; one draw
-    positions: Tensor  # of the graphs in the test part, [B]
-
-    @property
-    def num_graphs(self) -> int:
-        return int(self.positions.numel())
-
-
-def read_states(
-    studies: str | Path, dataset: str, target: str, seed: int = 0, *, is_clean: bool = True
-) -> States:
-    """Returns norms and embeddings of one cell in the folder of all studies.
-
-    With `is_clean`, clean messages are damaged; else damage propagates through all layers.
-    """
-    folder = Path(studies) / ScaleStudy.name
-    try:
-        tensors = load_states(folder, _name(dataset, target, seed))
-        if is_clean and "nc-clean/norm" not in tensors:
-            raise StoreError(f"{folder} holds no states of clean messages.")
-    except StoreError as error:
-        raise StoreError(
-            f"There are no norms and embeddings of {target} on {dataset} with seed {seed} in "
-            f"{folder}; compute them with `nicegnn lab experiment {ScaleStudy.name}` and a new "
-            "`--out`."
-        ) from error
-    added = "-clean" if is_clean else ""
-    names = {"clean": "clean", **{name: f"{name}{added}" for name in DAMAGES}}
-    names = {name: stored for name, stored in names.items() if f"{stored}/norm" in tensors}
-    return States(
-        norm={name: tensors[f"{stored}/norm"].float() for name, stored in names.items()},
-        embedding={name: tensors[f"{stored}/embedding"] for name, stored in names.items()},
-        positions=tensors["positions"],
-    )
-
-
-def states_under(
-    model: nn.Module, batch: Batch, gate: Tensor, seed: int = 0, sample: Prototypes | None = None
-) -> tuple[dict[str, Tensor], dict[str, Tensor]]:
-    """Returns norms of messages and graph representations with gates ``[E]``, see `States`.
-
-    Exchange takes its messages from a `sample` of real edges; without one it is left out.
-    """
-    target = Target(model, mode="regression")  # the output itself is not read
-    batch = batch.to(target.device)
-    case = make_case(batch)
-    rho = edge_gates(gate.to(target.device), case)
-    ways: dict[str, tuple[Mechanism, Tensor]] = {"clean": (ElementMask(), torch.ones_like(rho))}
-    for anchor, added in _ANCHORS.items():
-        damages = damages_of(sample, anchor, seed)
-        ways |= {f"{name}{added}": (mechanism, rho) for name, mechanism in damages.items()}
-    about = {"edge_index": batch.edge_index, "slot": case.slot, "stream": mix(seed, _STATE_NOISE)}
-    norm, embedding = {}, {}
-    with target.frozen(), torch.no_grad(), capture_readout(model, case.num_graphs) as readout:
-        clean = record_messages(model, lambda: target.call(batch), rho, batch.edge_index)
-        for name, (mechanism, gates) in ways.items():
-            recorder = _Recorder(mechanism)
-            with intervene(model, recorder, gates, clean=clean, **about):
-                target.call(batch)
-            norm[name], embedding[name] = torch.stack(recorder.norms).cpu(), readout.value.cpu()
-    return norm, embedding
-
-
-class _Recorder:
-    """A mechanism that keeps the norms of its messages, ``[E]`` for each layer."""
-
-    def __init__(self, mechanism: Mechanism) -> None:
-        self.mechanism = mechanism
-        self.anchor = getattr(mechanism, "anchor", "propagated")
-        self.norms: list[Tensor] = []
-
-    def __call__(self, message: Tensor, gate: Tensor, site: Site) -> Tensor:
-        out = self.mechanism(message, gate, site)
-        self.norms.append(torch.linalg.vector_norm(out, dim=1))
-        return out
-
-
-def _name(dataset: str, target: str, seed: int) -> str:
-    return f"{dataset}-{target}-{seed}"

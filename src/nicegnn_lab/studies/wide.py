@@ -16,16 +16,15 @@ from nicegnn.explain.explainer import Explainer
 from nicegnn.explain.explanation import Explanation
 from nicegnn.explain.nice import NICE
 from nicegnn.graph.batch import to_batch
-from nicegnn.graph.case import Bonds, make_case, rank_within
+from nicegnn.graph.case import Bonds, make_case, shared_rank
 from nicegnn.intervention.background import Background, record_background
 from nicegnn.intervention.exchange import Exchange, Prototypes
-from nicegnn.intervention.intervene import Mechanism, Site
+from nicegnn.intervention.intervene import Mechanism
 from nicegnn.intervention.mechanisms import ElementMask, NoiseCorruption
 from nicegnn.intervention.one_part import copy_chunks
 from nicegnn.intervention.query import Query
 from nicegnn.seeding import SeededWeights, mix
 from nicegnn.target.frozen_model import Target
-from nicegnn.target.losses import log_odds
 from nicegnn.target.training import TrainConfig, accuracy_of, predict, train_model
 from nicegnn.target.zoo import MODELS, GraphClassifier, make_model
 from nicegnn_lab.bench.job import Job
@@ -37,7 +36,6 @@ from nicegnn_lab.datasets.dataset import load_dataset
 from nicegnn_lab.datasets.readers import chembl
 from nicegnn_lab.datasets.registry import DATASETS
 from nicegnn_lab.metrics.agreement import Truth, truth_metrics
-from nicegnn_lab.metrics.fidelity import without_edges
 from nicegnn_lab.rivals import find_entry, get_explainer
 
 BACKBONES = ("gin", "gine", "gcn", "gat", "sage", "transformer")
@@ -96,16 +94,12 @@ class WideTask(Task):
         """Returns the target with its first weights, which the seed makes; nothing is stored."""
         check_choice("target", target, self.targets)
         first = self.train[0]
-        sizes = {"edge_size": first.num_edge_features}
+        size, settings = first.num_node_features, {"edge_size": first.num_edge_features}
         with SeededWeights(mix(self.seed, self.name, target)):
-            if target in EMBEDDED:
-                kind = MODELS[target.removesuffix("-embedded")]
-                model = embedded(kind)(
-                    first.num_node_features, 2, readout=EMBEDDED[target], **sizes
-                )
-            else:
-                model = make_model(target, first.num_node_features, 2, **sizes)
-        return model.to(device)
+            if target not in EMBEDDED:
+                return make_model(target, size, 2, **settings).to(device)
+            kind = embedded(MODELS[target.removesuffix("-embedded")])
+            return kind(size, 2, readout=EMBEDDED[target], **settings).to(device)
 
     def explained(self, model: nn.Module, part: str, most: int | None = None) -> Tensor:
         """Returns the test graphs of label 1 that the target gets right."""
@@ -145,27 +139,21 @@ class WideStudy(Study):
     datasets = (*chembl.RULES, *BENCHMARKS)
     targets = (*BACKBONES, *EMBEDDED)
 
-    training: TrainConfig = TRAINING  # of the targets
-    rivals: tuple[str, ...] = RIVALS
-
     def task(self, name: str, seed: int) -> Task:
         return MoleculeTask(load_dataset(name)) if name in DATASETS else WideTask(name, seed)
 
     def variants(self, task: Task, target: str) -> Iterable[Variant]:
-        is_usual = self.training == TRAINING
-        changed: dict[str, Any] = {} if is_usual else {"training": vars(self.training)}
         if isinstance(task, WideTask) or target in ("gin", "gcn", "gat"):
-            yield Variant(extra=changed)  # all damages
+            yield Variant()  # all damages
         if isinstance(task, WideTask):  # on benchmarks explainers have rows of their own
-            for name in self.rivals:
+            for name in RIVALS:
                 if target in _FITTED_ON or not _is_fitted(name):
-                    yield Variant(setting=name, extra=changed)
+                    yield Variant(setting=name)
 
     def measure(self, job: Job) -> Iterator[Block]:
         task, model, asked = job.task, job.model, job.cell.variant.setting
-        most = job.max_graphs
         if isinstance(task, WideTask):
-            training = SHORT if job.cell.target in EMBEDDED else self.training
+            training = SHORT if job.cell.target in EMBEDDED else TRAINING
             model = task.trained(job.cell.target, model, training)
             train, valid, explained = task.train, task.valid, task.test
         else:
@@ -178,8 +166,8 @@ class WideStudy(Study):
             yield Block("accuracy", accuracy_of(model, explained), setting="")
         if accuracy < LOWEST_ACCURACY:
             return
-        chosen = _right(model, explained, 1, None).tolist()
-        positive = [explained[n] for n in chosen if explained[n].edge_truth.any()][:most]
+        right = [explained[n] for n in _right(model, explained, 1, None)]
+        positive = [graph for graph in right if graph.edge_truth.any()][: job.max_graphs]
         if not positive:
             return
         train = train[:_BACKGROUND]
@@ -187,10 +175,8 @@ class WideStudy(Study):
         if asked:
             yield of_explainer(asked, model, positive, train, background, job.seed)
             return
-        odds = predict(model, train).double()[:, 1].logit().clamp(-50, 50)
-        yield Block("spread", float(odds.std()), setting="")  # of log-odds: the model's own scale
         yield from of_bonds(model, positive, train, background, job.seed)
-        negative = [explained[n] for n in _right(model, explained, 0, most)]
+        negative = [explained[n] for n in _right(model, explained, 0, job.max_graphs)]
         yield from made(model, negative, background, job.seed)
 
 
@@ -234,32 +220,30 @@ def of_bonds(
 ) -> Iterator[Block]:
     """Yields the agreement of each damage with the true bonds."""
     truth, place = Truth.from_graphs(graphs), torch.arange(len(graphs))
+    bonds = make_case(to_batch(graphs)).bonds
     if "copies" in graphs[0]:
         number = torch.cat([graph.copies for graph in graphs])
         yield Block("copies", number.double(), graph=place, setting="")
 
-    def judged(setting: str, score: Tensor, bonds: Bonds) -> Block:
+    def judged(setting: str, score: Tensor) -> Block:
         return _judged(setting, score, bonds, truth, seed)
 
     for setting, nice in damages(model, train, background, seed).items():
         out = nice.explain(graphs, target=1, atoms=setting == "exchange").to("cpu")
-        yield judged(setting, out.bond_loss, out.bonds)
+        yield judged(setting, out.bond_loss)
         if setting != "exchange":
             continue
         assert out.trust is not None  # it was not declined
         assert out.atom_loss is not None  # it was asked for
         assert out.bond_change is not None  # NICE tells it
-        yield judged("exchange, signed", out.bond_change, out.bonds)
+        yield judged("exchange, signed", out.bond_change)
         yield Block("best_true", best_is_true(out, truth), graph=place, setting=setting)
         yield Block("largest", out.trust.largest, graph=place, setting=setting)
         yield Block("share", out.trust.share, graph=place, setting=setting)
         of_ends = out.atom_loss[out.bond_index].mean(0).clamp(min=0)
-        yield judged("atoms", of_ends, out.bonds)
-        yield judged("bonds and atoms", out.bond_loss + of_ends, out.bonds)
-        again = while_best_is_damaged(model, graphs, background, out)
-        yield judged("exchange, twice", torch.maximum(out.bond_loss, again), out.bonds)
-    score, bonds = without_each(model, graphs)
-    yield judged("deletion", score, bonds)
+        yield judged("atoms", of_ends)
+        yield judged("bonds and atoms", out.bond_loss + of_ends)
+    yield judged("deletion", without_each(model, graphs))
 
 
 def damages(
@@ -282,7 +266,6 @@ def damages(
         "mean": NICE(model, usual, mechanism=Exchange(mean)),
         "exchange": NICE(model, usual, background=background),
         "exchange, clean": NICE(model, clean, background=background),
-        "exchange, norm": NICE(model, usual, mechanism=SameNorm(messages)),
         "exchange, own": NICE(model, usual),
         **{
             f"exchange, {number}": NICE(
@@ -293,62 +276,8 @@ def damages(
     }
 
 
-class SameNorm:
-    r"""Exchange with prototypes that are stretched to the norm of the message they replace.
-
-    .. math:: \Psi(m_e) = \rho_e m_e + (1 - \rho_e)\, |m_e| \, b / |b|
-    """
-
-    is_random = False
-
-    def __init__(self, prototypes: Prototypes) -> None:
-        self.prototypes, self.num_draws = prototypes, prototypes.num
-
-    def __call__(self, message: Tensor, gate: Tensor, site: Site) -> Tensor:
-        donor = self.prototypes.of(site, message)[0][site.draw % self.num_draws]  # [E, F]
-        size = message.norm(dim=1, keepdim=True) / donor.norm(dim=1, keepdim=True).clamp(min=1e-12)
-        rho = gate.unsqueeze(1)
-        return rho * message + (1 - rho) * size * donor
-
-
 @torch.no_grad()
-def while_best_is_damaged(
-    model: nn.Module, graphs: Sequence[Data], background: Background, once: Explanation
-) -> Tensor:
-    r"""Returns what is lost without a bond while the best one is already exchanged, ``[M]``.
-
-    .. math:: s_e = \frac1K \sum_k [ m(G; e^* \leftarrow b_k) - m(G; e^*, e \leftarrow b_k) ]_+
-
-    Where a group is there twice, neither copy is missed alone.
-    """
-    target = Target(model)
-    batch = to_batch(graphs).to(target.device)
-    with target.frozen():
-        mechanism = Exchange(background.messages)
-        query = Query(target, make_case(batch), mechanism, explained=1, degradation="margin")
-        case, home = query.case, query.case.bonds.batch
-        loss = once.bond_loss.to(batch.edge_index.device)
-        best = (rank_within(loss, home, case.num_graphs) == 0).nonzero().view(-1)  # [B]
-        number = rank_within(torch.zeros_like(loss), home, case.num_graphs)  # of bonds, [M]
-        rows = int(number.max()) + 1
-        row = torch.arange(rows, device=number.device).unsqueeze(1)
-        others = torch.ones_like(loss).index_fill(0, best, 0)  # [M]
-        gate = others * (
-            number != row
-        )  # copy r damages the best bond and bond r of a graph, [R, M]
-        found = torch.zeros_like(loss)
-        for k in range(background.messages.num):
-            answers = torch.cat(
-                [query.answers(case.edge_gate(some), 0, k) for some in torch.split(gate, 1)]
-            )  # [R, B, C]
-            odds = log_odds(answers, query.explained)  # [R, B]
-            without_best = odds[number[best], torch.arange(best.numel(), device=best.device)]  # [B]
-            found += (without_best[home] - odds[number, home]).clamp(min=0)
-    return (found / background.messages.num).to(once.bond_loss.device)
-
-
-@torch.no_grad()
-def without_each(model: nn.Module, graphs: Sequence[Data]) -> tuple[Tensor, Bonds]:
+def without_each(model: nn.Module, graphs: Sequence[Data]) -> Tensor:
     """Returns the log-odds that are lost when a bond is taken out of its graph, ``[M]``."""
     target = Target(model)
     batch = to_batch(graphs).to(target.device)
@@ -361,7 +290,7 @@ def without_each(model: nn.Module, graphs: Sequence[Data]) -> tuple[Tensor, Bond
             edges, home = query.stack.edges_of(graph)
             copies = query.stack.take(graph, kept=bonds.edge_bond[edges] != bond[home])
             loss[part] = query.loss_of(target.call(copies), graph)
-    return loss.cpu(), make_case(to_batch(graphs)).bonds
+    return loss.cpu()
 
 
 @torch.no_grad()
@@ -388,34 +317,28 @@ def made(
         for share in SHARES:
             gate = (luck.to(batch.edge_index.device) >= share).to(query.clean.dtype)  # [N, M]
             gate = query.case.edge_gate(gate)  # [N, E]
+            turned = {}
             for name, mechanism in kinds.items():
                 under = query.under(mechanism)
-                answers = torch.cat(
-                    [
-                        under.answers(one, mix(seed, "made", n))
-                        for n, one in enumerate(torch.split(gate, 1))
-                    ]
-                )
-                turned = (answers.argmax(2) == 1).double().mean()
-                yield Block("made", float(turned), level=share, setting=name)
-            turned_by_deletion = torch.stack(
-                [target.call(without_edges(batch, one > 0)).argmax(1) == 1 for one in gate]
-            )
-            value = float(turned_by_deletion.double().mean())
-            yield Block("made", value, level=share, setting="deletion")
+                turned[name] = [
+                    under.answers(one, mix(seed, "made", n))[0].argmax(1) == 1
+                    for n, one in enumerate(torch.split(gate, 1))
+                ]
+            turned["deletion"] = [
+                target.call(batch.edge_subgraph(one > 0)).argmax(1) == 1 for one in gate
+            ]
+            for name, found in turned.items():
+                value = float(torch.stack(found).double().mean())
+                yield Block("made", value, level=share, setting=name)
 
 
 def best_is_true(out: Explanation, truth: Truth) -> Tensor:
     """Returns the share of true ones among the best bonds of each graph, ``[B]``."""
-    is_true = torch.zeros_like(out.bond_loss).scatter_reduce(
-        0, out.bonds.edge_bond, truth.edge_truth.to(out.bond_loss), "amax"
-    )
-    batch, size = out.bonds.batch, out.num_graphs
+    is_true = out.bonds.sum(truth.edge_truth.to(out.bond_loss)) > 0
+    batch, zeros = out.bonds.batch, out.bond_loss.new_zeros(out.num_graphs)
     loss = out.bond_loss.masked_fill(~out.bond_reached, -torch.inf)
-    largest = loss.new_full((size,), -torch.inf).scatter_reduce(0, batch, loss, "amax")
-    is_best = (loss == largest[batch]).to(loss)
-    number = loss.new_zeros(size).index_add(0, batch, is_best)
-    return loss.new_zeros(size).index_add(0, batch, is_best * is_true) / number
+    is_best = (shared_rank(loss, batch, out.num_graphs) == 1).to(loss)
+    return zeros.index_add(0, batch, is_best * is_true) / zeros.index_add(0, batch, is_best)
 
 
 def _right(model: nn.Module, graphs: Sequence[Data], label: int, most: int | None) -> Tensor:

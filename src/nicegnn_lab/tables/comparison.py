@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from math import isnan
 
 import pandas as pd
 import torch
@@ -28,14 +27,10 @@ class PairedComparison:
     test: Interval  # over graphs, first minus second
 
 
-def compare(
-    rows: pd.DataFrame, pairs: Sequence[tuple[Method, Method]], *, num_resamples: int = 2000
-) -> list[PairedComparison]:
+def compare(rows: pd.DataFrame, pairs: Sequence[tuple[Method, Method]]) -> list[PairedComparison]:
     """Compares pairs of methods on every dataset on which both have values.
 
-    Args:
-        rows: of one metric, protocol and target, see `rows_of`.
-        num_resamples: of the bootstrap interval.
+    The rows are of one metric, protocol and target, see `rows_of`.
     """
     plain = rows[rows["graph"] >= 0].astype({"value": "float64"})
     keys = ["dataset", "explainer", "mechanism", "graph"]
@@ -49,7 +44,7 @@ def compare(
                 continue
             both = pd.concat([values[name].droplevel([0, 1, 2]) for name in names], axis=1).dropna()
             value = torch.tensor(both.to_numpy(dtype="float64", copy=True)).view(-1, 2)  # [B, 2]
-            test = paired_test(value[:, 0], value[:, 1], num_resamples=num_resamples)
+            test = paired_test(value[:, 0], value[:, 1], num_resamples=2000)
             one, other = value.mean(0).tolist()  # nan without graphs
             compared.append(PairedComparison(dataset, first, second, (one, other), test))
     return compared
@@ -61,20 +56,17 @@ def mechanism_tables(rows: pd.DataFrame, target: str = "gin") -> list[Table]:
     In the hands of the paper's rivals: a positive difference says that another mechanism serves the
     explainer better than masking. Exchange is left out where no rows hold it.
     """
-    chosen = rows_of(rows, "roc_auc", protocol="paper", target=target)
-    methods = methods_in(chosen, variants=True)
-    names = dict.fromkeys(method.explainer for method in methods)
+    chosen = rows_of(rows, "roc_auc", "paper", target)
+    names = dict.fromkeys(method.explainer for method in methods_in(chosen, variants=True))
     tables: list[Table] = []
     for mechanism, way, file in (
         ("nc", "NC", "mechanisms"),
         ("exchange", "exchange", "mechanisms-exchange"),
     ):
-        pairs = [(Method(name, mechanism), Method(name, "em")) for name in names]
-        compared = compare(chosen, [pair for pair in pairs if set(pair) <= set(methods)])
-        if compared or not tables:
-            named = [(item.first.explainer, item.first.group, item) for item in compared]
+        found = compare(chosen, [(Method(name, mechanism), Method(name, "em")) for name in names])
+        if found or not tables:
             heads, minus = ("explainer", way, "EM"), f"{way} minus EM"
-            tables.append(_table(file, f"EM against {way}", named, heads, minus, chosen, target))
+            tables.append(_table(file, f"EM against {way}", found, heads, minus, chosen, target))
     return tables
 
 
@@ -83,36 +75,34 @@ def comparison_table(rows: pd.DataFrame, target: str = "gin") -> list[Table]:
 
     Reference and supervised methods are compared too and marked by their group.
     """
-    chosen = rows_of(rows, "roc_auc", protocol="paper", target=target)
-    ours, methods = OURS, methods_in(chosen)
-    if ours not in methods:
+    chosen = rows_of(rows, "roc_auc", "paper", target)
+    methods = methods_in(chosen)
+    if OURS not in methods:
         raise StoreError("The rows hold no 'nice' of 'roc_auc'. Run it.")
-    compared = compare(chosen, [(ours, other) for other in methods if other != ours])
-    named = [(item.second.label, item.second.group, item) for item in compared]
-    heads, minus = ("other", ours.label, "its value"), f"{ours.label} minus the other"
-    title = f"{ours.label} against the others"
-    return [_table("comparison-nice", title, named, heads, minus, chosen, target)]
+    found = compare(chosen, [(OURS, other) for other in methods if other != OURS])
+    heads, minus = ("other", OURS.label, "its value"), f"{OURS.label} minus the other"
+    title = f"{OURS.label} against the others"
+    return [_table("comparison-nice", title, found, heads, minus, chosen, target)]
 
 
 def _table(
     name: str,
     title: str,
-    named: Sequence[tuple[str, str, PairedComparison]],
+    compared: Sequence[PairedComparison],
     heads: tuple[str, str, str],
     minus: str,
     rows: pd.DataFrame,
     target: str,
 ) -> Table:
-    """Returns a line per comparison, each with its name and group in front."""
-    compared = {item.dataset for _, _, item in named}
-    titles, marks = dataset_titles(rows[rows["dataset"].isin(compared)])
-    adjusted = holm([item.test.p_value for _, _, item in named])
+    """Returns a line per comparison, with the explainer of the second method in front."""
+    titles, marks = dataset_titles(rows[rows["dataset"].isin({one.dataset for one in compared})])
+    adjusted = holm([item.test.p_value for item in compared])
     lines, best = [], set()
-    for number, ((label, group, item), p) in enumerate(zip(named, adjusted, strict=True)):
+    for number, (item, p) in enumerate(zip(compared, adjusted, strict=True)):
         gap = item.test
         lines.append(
             [
-                *(label, group, titles[item.dataset]),
+                *(item.second.explainer, item.second.group, titles[item.dataset]),
                 *(f"{100 * mean:.1f}" for mean in item.means),
                 _signed(gap.mean),
                 f"{_signed(gap.low)} to {_signed(gap.high)}",
@@ -122,24 +112,22 @@ def _table(
         )
         if p < LEVEL:  # false for nan
             best.add((number, 3 if gap.mean > 0 else 4))
+    columns = [heads[0], "group", "dataset", *heads[1:], "difference", "95% interval", "p (Holm)"]
+    note = (
+        f"Difference {minus} over the graphs that both have, each graph's mean over seeds counting "
+        "once; percentile bootstrap over graphs; Wilcoxon's signed-rank test, corrected by Holm "
+        f"for the {len(compared)} comparisons of this table. The better of the two is bold where p "
+        f"is below {LEVEL}."
+    )
     return Table(
         name=f"{name}-roc-auc-paper-{target}",
         title=f"{title}: AUC in percent (higher is better), protocol paper, target {target}",
-        columns=[
-            *(heads[0], "group", "dataset", *heads[1:]),
-            *("difference", "95% interval", "p (Holm)", "graphs"),
-        ],
+        columns=[*columns, "graphs"],
         rows=lines,
         best=frozenset(best),
-        notes=[
-            f"Difference {minus} over the graphs that both have, each graph's "
-            "mean over seeds counting once; percentile bootstrap over graphs; Wilcoxon's signed-"
-            f"rank test, corrected by Holm for the {len(named)} comparisons of this table. The "
-            f"better of the two is bold where p is below {LEVEL}.",
-            *marks,
-        ],
+        notes=[note, *marks],
     )
 
 
 def _signed(share: float) -> str:
-    return "nan" if isnan(share) else f"{100 * share:+.1f}"
+    return f"{100 * share:+.1f}" if share == share else "nan"

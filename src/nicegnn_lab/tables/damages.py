@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 
 import pandas as pd
 
@@ -52,28 +52,16 @@ def _of_explainers(bench: pd.DataFrame) -> Iterator[list[str]]:
 
 
 def _of_scale(rows: pd.DataFrame) -> Iterator[list[str]]:
+    of_target = ["setting", "dataset", "target"]
     for messages, _, metric in _MESSAGES:
         here = rows[rows["metric"] == metric]
-        mean = here.groupby(["setting", "dataset", "target", "level"])["value"].mean()
-
-        def each(what: Callable[[pd.Series], float], mean: pd.Series = mean) -> pd.Series:
-            return mean.groupby(level=["setting", "dataset", "target"]).agg(what)
-
-        last, is_near = each(lambda layers: layers.iloc[-1]), each(_is_near)
-        yield [
-            "message scale, last layer",
-            f"{messages} messages",
-            *(number(float(last[name].median())) for name in DAMAGES),
-        ]
-        yield [
-            "targets that keep the scale",
-            f"{messages} messages",
-            *(f"{int(is_near[name].sum())} of {len(is_near[name])}" for name in DAMAGES),
-        ]
-
-
-def _is_near(layers: pd.Series) -> bool:
-    return bool(layers.between(1 / 1.5, 1.5).all())
+        layers = here.groupby([*of_target, "level"])["value"].mean()
+        last = layers.groupby(level=of_target).tail(1)
+        is_near = layers.between(1 / 1.5, 1.5).groupby(level=of_target).all()
+        medians = (number(float(last[name].median())) for name in DAMAGES)
+        near = (f"{int(is_near[name].sum())} of {len(is_near[name])}" for name in DAMAGES)
+        yield ["message scale, last layer", f"{messages} messages", *medians]
+        yield ["targets that keep the scale", f"{messages} messages", *near]
 
 
 def _of_distances(rows: pd.DataFrame) -> Iterator[list[str]]:

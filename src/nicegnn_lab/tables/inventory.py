@@ -1,4 +1,4 @@
-"""What there is: the trained targets beside the paper's, and all explainers."""
+"""The trained targets beside the paper's."""
 
 from __future__ import annotations
 
@@ -9,8 +9,7 @@ from nicegnn.errors import StoreError
 from nicegnn_lab.bench.targets import MAIN_TARGET, TARGETS, load_target, target_path
 from nicegnn_lab.datasets.registry import DATASETS
 from nicegnn_lab.paper.numbers import PAPER_ACCURACY
-from nicegnn_lab.rivals import EXPLAINERS
-from nicegnn_lab.tables.table import MISSING, Table
+from nicegnn_lab.tables.table import Table
 
 
 def read_manifests(folder: str | Path) -> list[dict[str, Any]]:
@@ -51,16 +50,3 @@ def target_table(folder: str | Path) -> Table:
         *("test graphs", "ECE", "mean confidence", "best epoch"),
     ]
     return Table("targets", "", columns, lines, num_left=len(columns))
-
-
-def explainer_table() -> Table:
-    """Returns all explainers: what each one is, what it costs, where it comes from."""
-    columns = ["name", "what it is", "cost", "mechanisms", "group", "after"]
-    lines = [
-        [
-            *(f"`{entry.name}`", entry.summary, entry.cost),
-            *(", ".join(entry.mechanisms) or MISSING, entry.group, entry.citation),
-        ]
-        for entry in EXPLAINERS.values()
-    ]
-    return Table("explainers", "", columns, lines, num_left=len(columns))

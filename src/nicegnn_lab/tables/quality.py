@@ -57,7 +57,7 @@ def quality_table(
     `protocol` is a removal.
     """
     kind = get_metric(metric)
-    chosen = rows_of(rows, metric, protocol=protocol, target=target)
+    chosen = rows_of(rows, metric, protocol, target)
     methods = sorted(methods_in(chosen), key=lambda method: not method.is_ranked)  # stable
     titles, marks = dataset_titles(chosen)
     cells = {key: cell for key, cell in cells_of(chosen).items() if key[0] in methods}
@@ -66,15 +66,14 @@ def quality_table(
     every = means_of(cells, methods, list(titles))
     means, over_all = every.loc[ranked], 100 * every.mean(axis=1, skipna=False)
     ranks = ranks_of(means, kind.higher_is_better is not False).mean(axis=1)
-    lines = []
+    known, lines = means.notna().sum(axis=1), []
     for method in methods:
         texts = [
             _text(cells.get((method, name)), method.paper(metric, name) if has_paper else None)
             for name in titles
         ]
-        rank = MISSING
-        if method in ranked and (num := int(means.loc[[method]].notna().sum(axis=1).iloc[0])):
-            rank = f"{ranks[method]:.2f} ({num})"
+        is_ranked = method in ranked and known[method]
+        rank = f"{ranks[method]:.2f} ({known[method]})" if is_ranked else MISSING
         lines.append([method.label, method.group, *texts, number(over_all[method], 1), rank])
     way = "removal" if protocol in REMOVALS else "protocol"
     better = {True: "higher is better", False: "lower is better", None: "neither end is better"}
@@ -112,16 +111,11 @@ def quality_table(
 
 
 def means_of(
-    cells: Mapping[tuple[Method, str], Any] | pd.DataFrame,
-    methods: Sequence[Method],
-    datasets: Sequence[str],
+    cells: Mapping[tuple[Method, str], Any], methods: Sequence[Method], datasets: Sequence[str]
 ) -> pd.DataFrame:
-    """Returns means by method and dataset, nan where there is none; of cells, or of rows."""
-    known = cells_of(cells) if isinstance(cells, pd.DataFrame) else cells
-    table = [
-        [known[method, name].mean if (method, name) in known else math.nan for name in datasets]
-        for method in methods
-    ]
+    """Returns means by method and dataset, nan where there is none."""
+    means = {place: cell.mean for place, cell in cells.items()}
+    table = [[means.get((method, name), math.nan) for name in datasets] for method in methods]
     index = pd.Index(methods, dtype=object)
     return pd.DataFrame(table, index=index, columns=[*datasets], dtype="float64")
 
@@ -202,20 +196,15 @@ def _ranked(rows: pd.DataFrame, target: str) -> pd.DataFrame:
     """Returns mean ranks of methods with a value everywhere on one target."""
     methods, datasets = [m for m in methods_in(rows) if m.is_ranked], datasets_in(rows)
     means = {
-        (metric, protocol): means_of(
-            rows_of(rows, metric, protocol=protocol, target=target), methods, datasets
-        )
+        pair: means_of(cells_of(rows_of(rows, *pair, target)), methods, datasets)
         for pairs in QUANTITIES.values()
-        for metric, protocol in pairs
+        for pair in pairs
     }
     whole = pd.concat(means.values(), axis=1).dropna().index
-    parts = {}
-    for title, pairs in QUANTITIES.items():
-        ranks = [
-            ranks_of(means[pair].loc[whole], get_metric(pair[0]).higher_is_better is not False)
-            for pair in pairs
-        ]
-        parts[title] = pd.concat(ranks, axis=1).mean(axis=1)
+    parts = {
+        title: pd.concat([ranks_of(means[pair].loc[whole]) for pair in pairs], axis=1).mean(axis=1)
+        for title, pairs in QUANTITIES.items()  # of all of them more is better
+    }
     found = pd.DataFrame(parts, index=whole)
     found["agreement"] = found[["F1", "recall", "AUC"]].mean(axis=1)
     return found.assign(**{"mean rank": found[[*QUANTITIES]].mean(axis=1)})

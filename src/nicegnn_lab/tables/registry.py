@@ -11,7 +11,6 @@ import pandas as pd
 from nicegnn_lab.metrics.metric import own_metrics
 from nicegnn_lab.tables import studies
 from nicegnn_lab.tables.atoms import atom_tables
-from nicegnn_lab.tables.claims import claim_table
 from nicegnn_lab.tables.comparison import comparison_table, mechanism_tables
 from nicegnn_lab.tables.damages import damage_table
 from nicegnn_lab.tables.quality import TABLE_METRICS, backbones_table, quality_tables
@@ -29,7 +28,7 @@ def make_tables(name: str, sources: Sources) -> list[Table]:
     return [replace(table, notes=[*table.notes, *notes]) for table in made]
 
 
-def _of_bench(title: str, make: Callable[[pd.DataFrame, str], Tables]) -> Artefact[Tables]:
+def _of_bench(make: Callable[[pd.DataFrame, str], Tables]) -> Artefact[Tables]:
     """Returns the tables of every target that the benchmark has rows of."""
 
     def made(sources: Sources) -> Tables:
@@ -37,43 +36,25 @@ def _of_bench(title: str, make: Callable[[pd.DataFrame, str], Tables]) -> Artefa
         targets = sorted(str(target) for target in rows["target"].unique())
         return [table for target in targets for table in make(rows, target)]
 
-    return Artefact(title, made)
+    return Artefact(made)
 
 
-def _of_study(title: str, study: str, make: Callable[[Path], Tables]) -> Artefact[Tables]:
+def _of_study(study: str, make: Callable[[Path], Tables]) -> Artefact[Tables]:
     """Returns the tables of one study, made from the folder of all studies."""
-    return Artefact(title, lambda sources: make(sources.studies), (study,))
+    return Artefact(lambda sources: make(sources.studies), (study,))
 
 
 #: Tables by name.
 TABLES: dict[str, Artefact[Tables]] = {
-    "quality": _of_bench("F1, recall, precision, AUC and fidelity of all methods", quality_tables),
-    "ranks": Artefact(
-        "Mean rank of each method by truth, by fidelity, and together",
-        lambda sources: [backbones_table(sources.bench(TABLE_METRICS))],
-    ),
-    "comparison": _of_bench("NICE against each method, paired over graphs", comparison_table),
-    "rivals-em-nc": _of_bench(
-        "Each rival with masking, with noise and with exchange", mechanism_tables
-    ),
-    "mechanism": _of_study(
-        "EM, NC and exchange under true and random gates", "mechanisms", studies.mechanisms_table
-    ),
-    "scale": _of_study("Message scale under EM, NC and exchange", "scale", studies.scale_table),
-    "damages": Artefact(
-        "EM, NC and exchange side by side", damage_table, ("bench", "mechanisms", "scale")
-    ),
-    "ablation": _of_study(
-        "What each part of the boundary contributes", "ablation", studies.ablation_table
-    ),
-    "sensitivity": _of_study(
-        "The paper's NICE under other settings", "sensitivity", studies.sensitivity_table
-    ),
-    "wide": _of_study("What should replace a message?", "wide", wide_tables),
-    "atoms": _of_study("What should replace an atom?", "atoms", atom_tables),
-    "claims": Artefact(
-        "What of the paper holds",
-        claim_table,
-        ("bench", "mechanisms", "scale", "ablation", "sensitivity"),
-    ),
+    "quality": _of_bench(quality_tables),
+    "ranks": Artefact(lambda sources: [backbones_table(sources.bench(TABLE_METRICS))]),
+    "comparison": _of_bench(comparison_table),
+    "rivals-em-nc": _of_bench(mechanism_tables),
+    "mechanism": _of_study("mechanisms", studies.mechanisms_table),
+    "scale": _of_study("scale", studies.scale_table),
+    "damages": Artefact(damage_table, ("bench", "mechanisms", "scale")),
+    "ablation": _of_study("ablation", studies.ablation_table),
+    "sensitivity": _of_study("sensitivity", studies.sensitivity_table),
+    "wide": _of_study("wide", wide_tables),
+    "atoms": _of_study("atoms", atom_tables),
 }

@@ -50,11 +50,11 @@ class Sources:
         for name in names:
             for what, then in older_rows(self.folder(name)).items():
                 versions.setdefault(what, set()).update(then)
-        outdated = [
-            f"{what} ({', '.join(map(str, sorted(versions[what])))}; now {version_of(what)})"
-            for what in sorted(versions)
-        ]
-        return [f"Measured by an older version: {', '.join(outdated)}."] if outdated else []
+        outdated = ", ".join(
+            f"{what} ({', '.join(map(str, sorted(then)))}; now {version_of(what)})"
+            for what, then in sorted(versions.items())
+        )
+        return [f"Measured by an older version: {outdated}."] if outdated else []
 
     def digests(self, names: Iterable[str]) -> dict[str, str]:
         """Returns a hash of each source: ``bench``, or the name of a study."""
@@ -67,11 +67,10 @@ def older_rows(folder: Path) -> dict[str, set[int]]:
     for cell in finished_cells(folder).values():
         identity = cell.description["identity"]
         scores = identity["scores"]
-        versions = {
-            scores.get("explainer", ""): scores.get("defaults", 1),
-            str(identity["study"]): identity.get("version", 1),
-        }
-        for name, then in versions.items():
+        for name, then in (
+            (scores.get("explainer", ""), scores.get("defaults", 1)),
+            (identity["study"], identity.get("version", 1)),
+        ):
             if then != version_of(name, then):
                 versions_of.setdefault(name, set()).add(then)
     return versions_of
@@ -90,29 +89,20 @@ def digest(source: Path) -> str:
     Of a packed family it begins what ``sha256sum packed.parquet`` prints. Rows that are not packed
     yet count too, by their names and contents.
     """
-    folder = Folder(source)
-    packed = [folder.packed] if folder.packed.is_file() else []
-    single = sorted(folder.file("rows", "").parent.glob("*.parquet"))
-    if packed and not single:
-        return _hash(folder.packed.read_bytes())[:24]
-    lines = [
-        f"{file.relative_to(source).as_posix()} {_hash(file.read_bytes())}"
-        for file in packed + single
-    ]
-    return _hash("\n".join(lines).encode())[:24]
+    folder, found = Folder(source), hashlib.sha256()
+    if folder.packed.is_file():
+        found.update(folder.packed.read_bytes())
+    for file in sorted(folder.file("rows", "").parent.glob("*.parquet")):
+        found.update(file.name.encode() + file.read_bytes())
+    return found.hexdigest()[:24]
 
 
-def _hash(content: bytes) -> str:
-    return hashlib.sha256(content).hexdigest()
-
-
-def record(files: Iterable[Path], artefact: str, command: str, sources: Mapping[str, str]) -> None:
+def record(files: Sequence[Path], artefact: str, command: str, sources: Mapping[str, str]) -> None:
     """Writes what files of one folder were made from into its manifest, beside what is there.
 
     Entries of files that are gone are dropped, and a manifest that cannot be read is begun anew.
     ``sources`` are digests of the rows by the name of what was read.
     """
-    files = list(files)
     if not files:
         return
     path = files[0].parent / MANIFEST
@@ -130,6 +120,5 @@ def record(files: Iterable[Path], artefact: str, command: str, sources: Mapping[
 class Artefact(Generic[Made]):
     """A table or a figure."""
 
-    title: str  # what it shows, in a line
     make: Callable[[Sources], Made]  # builds it from rows
     reads: tuple[str, ...] = ("bench",)  # ``bench``, or names of studies

@@ -9,7 +9,6 @@ from typing import Any
 
 import pandas as pd
 
-from nicegnn_lab.paper.methods import datasets_in
 from nicegnn_lab.paper.numbers import PAPER_DISTANCES, PAPER_SRB
 from nicegnn_lab.studies.ablation import BASES, PARTS, SWEEPS
 from nicegnn_lab.studies.mechanisms import DAMAGES
@@ -17,12 +16,10 @@ from nicegnn_lab.tables.table import (
     MISSING,
     Table,
     by_subject,
+    dataset_titles,
     mean_and_std,
     number,
     read_study,
-    stand_in_note,
-    stand_ins,
-    subject_title,
     values_of,
 )
 
@@ -56,48 +53,43 @@ _DISTANCES = [(metric, gates) for metric in ("D_repr", "D_pred") for gates in ("
 def mechanisms_table(studies: str | Path) -> list[Table]:
     """Returns D_repr and D_pred of every mechanism, ours beside the paper's."""
     rows = read_study(studies, "mechanisms")
-    marked = stand_ins(rows)
-    nothing = [""] * len(_DISTANCES)
-    lines = []
+    titles, marks = dataset_titles(rows)
+    nothing, lines = [""] * len(_DISTANCES), []
     for (dataset, target), subject in rows.groupby(_SUBJECT, sort=False):
-        title = subject_title(dataset, target, marked)
+        title = _subject_title(titles[dataset], target)
         paper = PAPER_DISTANCES.get(dataset, {}) if target == "gin" else {}
+        by_graph = subject.groupby(["setting", "metric", "graph"])["value"].mean()  # over seeds
         for messages, added in (("clean", "-clean"), ("propagated", "")):
-            settings = set(subject["setting"])
             means: dict[str, list[float]] = {}
             for name in DAMAGES:
-                if f"{name}{added}/gt" not in settings:
+                if f"{name}{added}/gt" not in by_graph:
                     continue
-                values = [by_graph(subject, f"{name}{added}", *cell) for cell in _DISTANCES]
+                places = ((f"{name}{added}/{gates}", metric) for metric, gates in _DISTANCES)
+                values = [by_graph.get(place, pd.Series(dtype=float)) for place in places]
                 means[name] = [float(value.mean()) for value in values]
                 theirs = _paper_texts(paper[name]) if name in paper else nothing
                 lines.append([title, messages, TITLES[name], *map(mean_and_std, values), *theirs])
                 if name == "em":
                     continue
-                theirs = nothing
                 if name in paper:
                     theirs = reduction(*([mean for mean, _ in paper[way]] for way in ("em", name)))
                 word = "Imp." if name == "nc" else f"Imp. by {name}"
                 lines.append([title, messages, word, *reduction(means["em"], means[name]), *theirs])
     headings = [f"{metric} {gates.upper()}" for metric, gates in _DISTANCES]
-    table = Table(
-        name="mechanism_comparison",
-        title="EM, NC and exchange with the same gates: distance from the clean computation",
-        columns=[
-            *("dataset", "messages", "", *headings),
-            *(f"paper {heading}" for heading in headings),
-        ],
-        rows=lines,
-        notes=(
-            "Mean ± standard deviation over correctly classified test graphs of label 1; lower is "
-            "better. GT opens the true bonds, RAND as many random ones. D_pred is in nats, so it "
-            "grows with the confidence of the target. Imp. is the relative reduction by NC, or by "
-            "exchange. Messages: damage is done to the messages of the clean pass, or to those "
-            "that damaged states send.",
-            *stand_in_note(datasets_in(rows), marked),
-        ),
+    note = (
+        "Mean ± standard deviation over correctly classified test graphs of label 1; lower is "
+        "better. GT opens the true bonds, RAND as many random ones. D_pred is in nats, so it "
+        "grows with the confidence of the target. Imp. is the relative reduction by NC, or by "
+        "exchange. Messages: damage is done to the messages of the clean pass, or to those "
+        "that damaged states send."
     )
-    return [table]
+    title = "EM, NC and exchange with the same gates: distance from the clean computation"
+    columns = ["dataset", "messages", "", *headings, *(f"paper {heading}" for heading in headings)]
+    return [Table("mechanism_comparison", title, columns, lines, notes=[note, *marks])]
+
+
+def _subject_title(dataset: str, target: str) -> str:
+    return dataset if target == "gin" else f"{dataset}, {target}"
 
 
 def _paper_texts(numbers: Iterable[tuple[float, float]]) -> list[str]:
@@ -110,12 +102,6 @@ def reduction(em: Sequence[float], other: Sequence[float]) -> list[str]:
         f"{number(100 * (e - d) / e, 1)}%" if e >= 0.005 else MISSING
         for e, d in zip(em, other, strict=True)
     ]
-
-
-def by_graph(rows: pd.DataFrame, mechanism: str, metric: str, gates: str) -> Any:
-    """Returns a value of study ``mechanisms`` per graph, the mean over seeds."""
-    chosen = rows[(rows["setting"] == f"{mechanism}/{gates}") & (rows["metric"] == metric)]
-    return chosen.groupby("graph")["value"].mean()
 
 
 def scale_table(studies: str | Path) -> list[Table]:
@@ -149,47 +135,29 @@ def scale_table(studies: str | Path) -> list[Table]:
     return [Table("scale_study", title, columns, lines, notes=[note])]
 
 
-def read_scales(studies: str | Path, *, is_clean: bool = True) -> pd.DataFrame:
-    """Returns a row per setting, layer and graph: its ``scale``, and the ``ratio`` to clean.
-
-    Args:
-        is_clean: whether damage is done to clean messages; else it runs through all layers.
-    """
-    rows = read_study(studies, "scale")
-    rows = rows.assign(layer=rows["level"].astype(int))
-    place = [*_SUBJECT, "stand_in", "seed", "graph", "layer"]
-    ratio = rows[rows["metric"] == ("ratio_fixed" if is_clean else "ratio")]
-    clean = rows[(rows["metric"] == "scale") & (rows["setting"] == "clean")]
-    clean = clean[[*place, "setting", "value"]].rename(columns={"value": "scale"})
-    damaged = ratio[[*place, "setting", "value"]].rename(columns={"value": "ratio"})
-    damaged = damaged.merge(clean.drop(columns="setting"), on=place)
-    damaged["scale"] *= damaged["ratio"].fillna(0.0)
-    return pd.concat([clean.assign(ratio=1.0), damaged], ignore_index=True)
-
-
 def ablation_table(studies: str | Path) -> list[Table]:
     """Returns the ablation of the paper's SRB beside the paper's."""
     rows = read_study(studies, "ablation")
-    marked = stand_ins(rows)
-    lines = []
+    (titles, marks), lines = dataset_titles(rows), []
     for (dataset, target), subject in rows.groupby(_SUBJECT, sort=False):
+        is_same = (dataset, target) == ("benzene", "gin")
         for setting, (title, _) in PARTS.items():
             chosen = subject[subject["setting"] == setting]
             if len(chosen) == 0:
                 continue
             statuses = chosen.loc[chosen["metric"] == "fit_status", "note"].value_counts()
             status = ", ".join(f"{count} {name}" for name, count in statuses.items())
-            is_same = (dataset, target) == ("benzene", "gin")
             paper = PAPER_SRB[setting.replace("propagated", "paper")]
             lines.append(
                 [
-                    *(subject_title(dataset, target, marked), title),
+                    *(_subject_title(titles[dataset], target), title),
                     *_cells(chosen, ABLATION, values_of),
                     str(statuses.index[0]) if len(statuses) == 1 else status,
                     *(_paper_texts(paper) if is_same else [""] * len(paper)),
                 ]
             )
     columns = ["dataset", "variant", *_headings(ABLATION), "fit"]
+    columns += [f"paper {heading}" for heading in columns[2:6]]
     note = (
         "Mean ± standard deviation over seeds. Mean and Std. of the lost log-probability over "
         "noise draws at the boundary, in nats; Rest. is the restored share of edges; AUC by "
@@ -197,14 +165,10 @@ def ablation_table(studies: str | Path) -> list[Table]:
         "when only the best bonds are left, the others masked (EM) or corrupted (NC); the last "
         "column is what the fit reports about its gates, without truth."
     )
-    table = Table(
-        name="ablation-srb",
-        title="Ablation of SRB as the paper writes it",
-        columns=[*columns, *(f"paper {heading}" for heading in columns[2:6])],
-        rows=lines,
-        notes=(note, "The paper reports Benzene only.", *stand_in_note(datasets_in(rows), marked)),
-    )
-    return [table]
+    notes = (note, "The paper reports Benzene only.", *marks)
+    return [
+        Table("ablation-srb", "Ablation of SRB as the paper writes it", columns, lines, notes=notes)
+    ]
 
 
 def _headings(columns: Sequence[str]) -> list[str]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -86,22 +86,10 @@ def read_study(studies: str | Path, name: str) -> pd.DataFrame:
     )
 
 
-def rows_by(rows: pd.DataFrame, method: Method) -> pd.DataFrame:
-    """Returns the rows of one method."""
-    is_it = (rows["explainer"] == method.explainer) & (rows["mechanism"] == method.mechanism)
-    return rows[is_it]
-
-
-def rows_of(
-    rows: pd.DataFrame, metric: str, *, protocol: str | None = None, target: str = "gin"
-) -> pd.DataFrame:
-    """Returns the rows of one metric, or says which there are.
-
-    ``protocol`` is that of the metric, or a removal for fidelity; none for any.
-    """
+def rows_of(rows: pd.DataFrame, metric: str, protocol: str, target: str) -> pd.DataFrame:
+    """Returns the rows of one metric, or says which there are; a removal is fidelity's protocol."""
     chosen = rows[(rows["metric"] == metric) & (rows["target"] == target)]
-    if protocol is not None:
-        chosen = chosen[chosen["protocol"] == protocol]
+    chosen = chosen[chosen["protocol"] == protocol]
     if chosen.empty:
         names = {name: sorted(map(str, rows[name].unique())) for name in ("protocol", "target")}
         raise StoreError(
@@ -140,34 +128,12 @@ def mean_and_std(values: pd.Series[float], digits: int = 2) -> str:
     return mean if len(measured) < 2 else f"{mean} ± {number(float(measured.std()), digits)}"
 
 
-def stand_ins(rows: pd.DataFrame) -> frozenset[str]:
-    """Returns those datasets of the rows whose molecules are not the published ones."""
-    return frozenset(str(name) for name in rows.loc[rows["stand_in"], "dataset"].unique())
-
-
-def dataset_title(dataset: str, marked: Collection[str]) -> str:
-    """Returns a dataset's name for a heading; `marked` ones are called stand-ins."""
-    return f"{dataset} (stand-in)" if dataset in marked else dataset
-
-
-def stand_in_note(datasets: Collection[str], marked: Collection[str]) -> list[str]:
-    """Returns the sentence that explains the mark, if there is anything marked."""
-    if not set(datasets) & set(marked):
-        return []
-    return [
+def dataset_titles(rows: pd.DataFrame) -> tuple[dict[str, str], list[str]]:
+    """Returns the datasets of rows in order with their headings, and a note on stand-ins."""
+    marked = set(rows.loc[rows["stand_in"], "dataset"])
+    titles = {name: f"{name} (stand-in)" if name in marked else name for name in datasets_in(rows)}
+    note = (
         f"Datasets called stand-in are a {STAND_IN}: other molecules under the same rules, so the "
         "paper's values are no exact counterpart."
-    ]
-
-
-def dataset_titles(rows: pd.DataFrame) -> tuple[dict[str, str], list[str]]:
-    """Returns the datasets of rows in order with their headings, and the note on stand-ins."""
-    marked = stand_ins(rows)
-    titles = {name: dataset_title(name, marked) for name in datasets_in(rows)}
-    return titles, stand_in_note(titles, marked)
-
-
-def subject_title(dataset: str, target: str, marked: Collection[str] = ()) -> str:
-    """Returns how a table names a target on a dataset; the paper's GIN is not named."""
-    title = dataset_title(dataset, marked)
-    return title if target == "gin" else f"{title}, {target}"
+    )
+    return titles, [note] if marked else []

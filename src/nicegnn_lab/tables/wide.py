@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pandas as pd
+import torch
 from sklearn.linear_model import LogisticRegression
 from sklearn.metrics import roc_auc_score
 
-from nicegnn.explain.trust import COEFFICIENTS
+from nicegnn.explain.trust import chance_of
 from nicegnn_lab.datasets.readers.chembl import RULES, is_put_aside
 from nicegnn_lab.studies.wide import BACKBONES, EMBEDDED, LOWEST_ACCURACY, RIVALS, SHARES
 from nicegnn_lab.tables.table import Table, number, read_study
@@ -27,13 +27,11 @@ DAMAGES = {
     "exchange, 2": "2 medoids",
     "exchange, 4": "4 medoids",
     "exchange, 16": "16 medoids",
-    "exchange, norm": "8 medoids, with the norm of the message",
     "exchange, clean": "8 medoids, into clean messages",
     "exchange, own": "8 medoids of the molecule itself",
     "atoms": "features of the bond's two atoms",
     "bonds and atoms": "bonds and atoms together",
     "bonds and order": "bonds with a learned order (a fit)",
-    "exchange, twice": "8 medoids, and once more while the best bond is exchanged",
 }
 NAMES = DAMAGES | {rival: rival for rival in RIVALS}
 _TARGET = ["dataset", "target"]
@@ -50,7 +48,7 @@ def wide_tables(studies: str | Path) -> list[Table]:
         *(_agreement(rows, half) for half in HALVES),
         _copies(rows),
         _made(rows),
-        *calibration_tables(judged_molecules(rows), what_made_adds(rows)),
+        _calibration(judged_molecules(rows)),
     ]
 
 
@@ -141,12 +139,10 @@ def _made(rows: pd.DataFrame) -> Table:
 
 
 def judged_molecules(rows: pd.DataFrame) -> pd.DataFrame:
-    """Returns a line per molecule: ``largest``, ``share``, ``best_true`` and the model's spread."""
+    """Returns a line per molecule: ``largest``, ``share`` and ``best_true``."""
     some = rows[rows["metric"].isin(["largest", "share", "best_true"])]
-    key = ["half", *_TARGET, "graph"]
-    wide = some.set_index([*key, "metric"])["value"].unstack("metric").reset_index()
-    spread = rows[rows["metric"] == "spread"].set_index(_TARGET)["value"].rename("spread")
-    return wide.join(spread, on=_TARGET).dropna(subset=["largest", "share", "best_true"])
+    key = ["half", *_TARGET, "graph", "metric"]
+    return some.set_index(key)["value"].unstack("metric").reset_index().dropna()
 
 
 def fit_chance(molecules: pd.DataFrame) -> tuple[float, float, float]:
@@ -154,8 +150,8 @@ def fit_chance(molecules: pd.DataFrame) -> tuple[float, float, float]:
 
     Every molecule counts once; one of several best bonds counts by its true share.
     """
-    features = _features(molecules)
-    true = molecules["best_true"].to_numpy()
+    largest, true = np.log1p(molecules["largest"].to_numpy()), molecules["best_true"].to_numpy()
+    features = np.stack([largest, molecules["share"].to_numpy()], axis=1)
     model = LogisticRegression(C=np.inf, max_iter=1000, tol=1e-8)
     both = np.concatenate([np.ones(len(true)), np.zeros(len(true))])
     weights = np.concatenate([true, 1 - true])
@@ -163,36 +159,13 @@ def fit_chance(molecules: pd.DataFrame) -> tuple[float, float, float]:
     return (float(model.intercept_[0]), float(model.coef_[0, 0]), float(model.coef_[0, 1]))
 
 
-def foretold(molecules: pd.DataFrame, coefficients: tuple[float, float, float]) -> np.ndarray:
+def foretold(molecules: pd.DataFrame) -> np.ndarray:
     """Returns the chance that the best bond is a true one, for each molecule."""
-    line = coefficients[0] + _features(molecules) @ np.array(coefficients[1:])
-    return 1 / (1 + np.exp(-line))
+    numbers = (torch.tensor(molecules[name].to_numpy(copy=True)) for name in ("largest", "share"))
+    return chance_of(*numbers).numpy()
 
 
-def _features(molecules: pd.DataFrame) -> Any:
-    largest = np.log1p(molecules["largest"].to_numpy())
-    return np.stack([largest, molecules["share"].to_numpy()], axis=1)
-
-
-def what_made_adds(rows: pd.DataFrame) -> str:
-    """Returns how well best bonds are foretold, with and without what damage makes on a target."""
-    is_few = (rows["metric"] == "made") & (rows["setting"] == "exchange")
-    made = rows[is_few & (rows["level"] == SHARES[0])].set_index(_TARGET)["value"].rename("made")
-    molecules = judged_molecules(rows).join(made, on=_TARGET).dropna(subset=["made"])
-    true, features = molecules["best_true"] >= 0.5, _features(molecules)
-    fits, aside = molecules["half"].isin(FITTED_ON), molecules["half"] == "put aside"
-    areas = []
-    for columns in (features, np.column_stack([features, molecules["made"]])):
-        model = LogisticRegression(C=np.inf, max_iter=1000).fit(columns[fits], true[fits])
-        areas.append(roc_auc_score(true[aside], model.predict_proba(columns[aside])[:, 1]))
-    return (
-        f"With the share of other molecules that exchange of {SHARES[0]:.0%} of the bonds turns "
-        f"into the class as a third number, ROC-AUC on the half put aside is {100 * areas[1]:.1f} "
-        f"instead of {100 * areas[0]:.1f}."
-    )
-
-
-def calibration_tables(molecules: pd.DataFrame, *notes: str) -> list[Table]:
+def _calibration(molecules: pd.DataFrame) -> Table:
     """Returns how well chances that were fitted on the open half foretell all others."""
     fitted = fit_chance(molecules[molecules["half"].isin(FITTED_ON)])
     lines = []
@@ -218,19 +191,19 @@ def calibration_tables(molecules: pd.DataFrame, *notes: str) -> list[Table]:
         f"Fitted on {' and '.join(FITTED_ON)}: {', '.join(told)}; `trust.py` holds these rounded."
     )
     title = "The verdict's chance, foretold and seen"
-    return [Table("wide", title, columns, lines, notes=[note, *notes])]
+    return Table("wide", title, columns, lines, notes=[note])
 
 
 def told_and_seen(some: pd.DataFrame) -> tuple[np.ndarray, np.ndarray]:
     """Returns the foretold and the seen chance of equally large parts, in percent."""
-    chance, true = foretold(some, COEFFICIENTS), some["best_true"].to_numpy()
+    chance, true = foretold(some), some["best_true"].to_numpy()
     parts = np.array_split(np.argsort(chance, kind="stable"), PARTS)
     told, seen = (100 * np.array([v[part].mean() for part in parts]) for v in (chance, true))
     return told, seen
 
 
 def _sixths(some: pd.DataFrame) -> list[str]:
-    chance, true = foretold(some, COEFFICIENTS), some["best_true"].to_numpy()
+    chance, true = foretold(some), some["best_true"].to_numpy()
     told, seen = told_and_seen(some)
     is_true = true >= 0.5
     auc = roc_auc_score(is_true, chance) if 0 < is_true.mean() < 1 else np.nan

@@ -128,6 +128,5 @@ def without_clocks(rows: pd.DataFrame) -> pd.DataFrame:
     """Leaves out what differs from run to run, and puts rows in one order."""
     plain = rows.astype({name: "str" for name in rows.columns if rows[name].dtype == "category"})
     plain = plain[~plain["metric"].str.contains("seconds")]
-    plain = plain[~plain["metric"].isin(["molecule"])]  # holds a probability, and is long
     keys = [name for name in plain.columns if name != "value"]
     return plain.sort_values(keys, ignore_index=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from dataclasses import replace
 from pathlib import Path
@@ -12,7 +13,7 @@ from torch import Tensor
 
 from nicegnn.errors import NicegnnError
 from nicegnn_lab.bench.measure import MetricConfig
-from nicegnn_lab.bench.rows import read_rows
+from nicegnn_lab.bench.rows import Folder, read_rows
 from nicegnn_lab.metrics.metric import METRICS, Measured, Metric
 from tests.lab.bench.small_bench import run_bench, use_world
 from tests.lab.own_names import names_restored
@@ -73,5 +74,7 @@ def test_own_metric_that_is_no_share_per_graph_fails_its_cell(
         METRICS["odd"] = Metric("odd", "Odd", True, "Odd.", lambda measured: value)
         metrics = MetricConfig(removals=(), own=("odd",))
         report = run_bench(world.config(tmp_path, "random", metrics=metrics, max_graphs=5))
-    (outcome,) = report.errors
-    assert re.search(f"MetricError: Metric 'odd' must return a share per graph.*{told}", outcome)
+    (failed,) = report.failed
+    record = json.loads(Folder(tmp_path).file("failed", failed.key).read_text())
+    assert record["error"] == "MetricError"
+    assert re.search(f"Metric 'odd' must return a share per graph.*{told}", record["message"])

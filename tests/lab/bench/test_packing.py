@@ -1,4 +1,4 @@
-"""Packed rows: kept values unchanged, the others as means by hand, own files first, damage seen."""
+"""Packed rows: values unchanged, own files first, damage seen."""
 
 from __future__ import annotations
 
@@ -10,23 +10,19 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pandas as pd
 import pytest
 import torch
 
 from nicegnn.errors import StoreError
-from nicegnn.store import save_tensors
-from nicegnn_lab.bench.packing import STATES_KIND, load_states, pack
 from nicegnn_lab.bench.rows import (
     COLUMNS,
-    GROUPS,
-    PACKED_KIND,
     WORDS,
     Block,
     Folder,
-    describe,
+    cells_in,
     finished_cells,
+    pack,
     packed_cells,
     read_rows,
     summarise,
@@ -37,7 +33,7 @@ from nicegnn_lab.bench.study import Cell, Variant, name_of
 nan = float("nan")
 NAMES = [name for name in COLUMNS if name != "value"]
 GRAPHS = torch.tensor([3, 5, 8, 9])
-#: Losses of probability, which are averaged.
+#: Metrics at several levels, and without a value.
 LOSS, NO_LOSS = "prob_fid_plus", "prob_fid_minus"
 
 
@@ -90,12 +86,9 @@ def only_packed(out: Path) -> Path:
     return out
 
 
-def plain(rows: pd.DataFrame, *metrics: str) -> pd.DataFrame:
-    """Rows of some metrics, or of all, in the order they have, with plain words."""
-    rows = rows.astype(dict.fromkeys(WORDS, "str"))
-    if metrics:
-        rows = rows[rows["metric"].isin(metrics)]
-    return rows.reset_index(drop=True)
+def plain(rows: pd.DataFrame) -> pd.DataFrame:
+    """Rows in the order they have, with plain words."""
+    return rows.astype(dict.fromkeys(WORDS, "str")).reset_index(drop=True)
 
 
 def one(rows: pd.DataFrame, cell: Cell, protocol: str, metric: str) -> pd.DataFrame:
@@ -103,27 +96,11 @@ def one(rows: pd.DataFrame, cell: Cell, protocol: str, metric: str) -> pd.DataFr
     return rows[is_it & (rows["protocol"] == protocol) & (rows["metric"] == metric)]
 
 
-def test_kept_metrics_come_back_as_they_were_and_others_as_means(out: Path) -> None:
+def test_packed_rows_are_those_of_the_cells(out: Path) -> None:
     full, packed = read_rows(out), read_rows(only_packed(out))
-    same = ("f1", "roc_auc", "kept", "fit_seconds", "fit_status")
-    pd.testing.assert_frame_equal(plain(packed, *same), plain(full, *same))
+    pd.testing.assert_frame_equal(plain(packed), plain(full))
     assert list(packed.dtypes.astype(str)) == list(full.dtypes.astype(str))
-    for cell, shift in zip(CELLS, SHIFTS, strict=True):
-        for protocol, metric, means in (
-            ("em", LOSS, [0.5 + shift, 0.25 + shift]),  # of 0.2, 0.6 and 0.7; at the next level
-            ("nc", LOSS, [0.15 + shift]),
-            ("em", NO_LOSS, [nan]),
-            ("", "restored", [0.5 + shift]),
-        ):
-            found = one(packed, cell, protocol, metric)
-            assert found["graph"].tolist() == [-1] * len(means)
-            assert found["value"].tolist() == pytest.approx(means, rel=1e-6, nan_ok=True)
-    tables = [
-        summarise(rows).fillna({"level": -1.0}).set_index(list(GROUPS)) for rows in (full, packed)
-    ]
-    assert list(tables[0].index) == list(tables[1].index)
-    for name in ("mean", "std", "num_seeds"):
-        np.testing.assert_allclose(tables[1][name], tables[0][name], rtol=1e-5, atol=1e-7)
+    pd.testing.assert_frame_equal(summarise(packed), summarise(full))
 
 
 def test_file_of_a_cell_comes_before_the_packed_file(out: Path) -> None:
@@ -136,9 +113,8 @@ def test_file_of_a_cell_comes_before_the_packed_file(out: Path) -> None:
     assert not rows.duplicated(NAMES).any()
     mine = one(rows, CELLS[2], "paper", "f1")["value"].tolist()
     assert mine == pytest.approx([0.4, 0.5, 0.6, 0.8])
-    assert one(rows, CELLS[2], "nc", LOSS)["graph"].tolist() == GRAPHS.tolist()
-    for cell in (CELLS[0], CELLS[1], CELLS[3]):
-        assert one(rows, cell, "nc", LOSS)["graph"].tolist() == [-1]
+    for cell, shift in zip((CELLS[0], CELLS[1], CELLS[3]), (0.0, 0.01, 0.05), strict=True):
+        assert one(rows, cell, "nc", LOSS)["value"].iloc[0] == pytest.approx(shift)
     assert rows["explainer"].tolist() == sorted(rows["explainer"])  # cells in order of names
     some = read_rows(out, where={"metric": ["f1"], "seed": 1, "graph": [3, 8]})
     assert plain(some)[["explainer", "seed", "graph", "metric"]].values.tolist() == [
@@ -182,10 +158,11 @@ def describe_no_key(path: Path) -> None:
 def change(path: Path, how: Any) -> None:
     """Writes a packed file anew with other descriptions of its cells."""
     parquet = import_module("pyarrow.parquet")
-    table, cells = parquet.read_table(path), describe(path, PACKED_KIND)["cells"]
+    table = parquet.read_table(path)
+    cells = [dict(cell.description) for cell in cells_in(path)]
     how(cells)
     squeezed = base64.b64encode(zlib.compress(json.dumps(cells).encode())).decode()
-    about = {"nicegnn": json.dumps({"kind": PACKED_KIND}), "cells": squeezed}
+    about = {"nicegnn": "{}", "cells": squeezed}
     parquet.write_table(table.replace_schema_metadata(about), path)
 
 
@@ -224,7 +201,7 @@ def test_failure_leaves_the_old_file_and_nothing_else(
     row_file = Folder(out).file("rows", CELLS[0].key)
     sound = row_file.read_bytes()
     flip(row_file)
-    with pytest.raises(StoreError, match=r"damaged.*restore"):
+    with pytest.raises(StoreError, match=r"damaged.*Delete it"):
         pack(out)
     row_file.write_bytes(sound)
 
@@ -238,25 +215,3 @@ def test_failure_leaves_the_old_file_and_nothing_else(
         pack(out)
     assert file.read_bytes() == before
     assert sorted(path.name for path in out.iterdir()) == names
-
-
-def test_tensors_beside_rows_are_packed_too_and_own_files_come_first(out: Path) -> None:
-    folder = Folder(out)
-    first, second, new = torch.tensor([1.0, 2.0]), torch.tensor([[3]]), torch.tensor([4.0])
-    save_tensors(
-        folder.file("states", "benzene-gin-0"), {"clean/norm": first}, {"kind": STATES_KIND}
-    )
-    save_tensors(
-        folder.file("states", "benzene-gin-mean-0"), {"norm": second}, {"kind": STATES_KIND}
-    )
-    pack(out)
-    shutil.rmtree(out / "states")
-    assert torch.equal(load_states(out, "benzene-gin-0")["clean/norm"], first)
-    assert load_states(out, "benzene-gin-mean-0").keys() == {"norm"}
-    save_tensors(folder.file("states", "benzene-gin-0"), {"clean/norm": new}, {"kind": STATES_KIND})
-    assert torch.equal(load_states(out, "benzene-gin-0")["clean/norm"], new)
-    pack(out)
-    shutil.rmtree(out / "states")
-    assert torch.equal(load_states(out, "benzene-gin-0")["clean/norm"], new)
-    with pytest.raises(StoreError, match="no tensors of benzene-gin "):
-        load_states(out, "benzene-gin")

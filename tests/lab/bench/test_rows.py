@@ -11,7 +11,7 @@ import pandas as pd
 import pytest
 import torch
 
-from nicegnn.errors import ConfigError
+from nicegnn.errors import ConfigError, StoreError
 from nicegnn_lab.bench.rows import (
     COLUMNS,
     Block,
@@ -82,7 +82,7 @@ def test_means_are_over_graphs_with_a_value_and_keep_levels_apart() -> None:
 def test_cells_of_a_study_are_told_apart_and_rows_can_be_chosen(tmp_path: Path) -> None:
     cells = [
         small_cell(variant=Variant(setting, level), identity={"at": [setting, str(level)]})
-        for setting, level in (("b", nan), ("a", 2.0), ("a", 10.0), ("a", nan))
+        for setting, level in (("b", None), ("a", 2.0), ("a", 10.0), ("a", None))
     ]
     for number, cell in enumerate(cells):
         write_rows(Folder(tmp_path).file("rows", cell.key), cell, [Block("gap", float(number))])
@@ -108,11 +108,14 @@ def test_no_row_counts_twice_and_the_newest_file_of_a_cell_counts(
     assert len(list((tmp_path / "rows").iterdir())) == 3
     rows = read_rows(tmp_path)
     assert not rows.duplicated([name for name in COLUMNS if name != "value"]).any()
-    in_em = rows[rows["protocol"] == "em"].groupby("explainer", observed=True)["graph"].nunique()
+    in_em = (
+        rows[rows["metric"] == "kept_area"].groupby("explainer", observed=True)["graph"].nunique()
+    )
     assert in_em["random"] == 3
     assert in_em["integrated-gradients"] > 3  # still as it was asked for
     (tmp_path / "rows" / "foreign.parquet").write_bytes(b"PAR1")
-    assert read_rows(tmp_path).equals(rows)
+    with pytest.raises(StoreError, match=r"foreign\.parquet is damaged"):
+        read_rows(tmp_path)
 
 
 def hand_rows() -> pd.DataFrame:

@@ -61,7 +61,7 @@ def test_trained_target_is_stored_and_not_trained_twice(tmp_path: Path, dataset)
     again = train_target(dataset, "gin", out, FAST, progress=False)
     assert path.stat().st_mtime_ns == written
     assert again.manifest == first.manifest == stored.manifest
-    assert stored.manifest["data"] == dataset.report.files
+    assert stored.manifest["data"] == dataset.files
     assert stored.manifest["split"] == "random, seed 0"
     assert sum(stored.manifest["sizes"].values()) == len(dataset)
 

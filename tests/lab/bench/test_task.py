@@ -7,7 +7,6 @@ import torch
 
 from nicegnn_lab.bench.task import MoleculeTask, data_key, make_task
 from nicegnn_lab.datasets.dataset import MoleculeDataset
-from nicegnn_lab.rivals.pgexplainer import PGExplainer
 from tests.lab.bench.small_bench import World, use_world
 
 
@@ -44,7 +43,7 @@ def test_the_key_of_the_data_tells_molecules_and_their_parts_apart(task: Molecul
     tensors, _, rows = dataset.flat()
 
     def key(rows: torch.Tensor, part: torch.Tensor) -> str:
-        return data_key(MoleculeDataset(tensors, rows, part, dataset.origin))
+        return data_key(MoleculeDataset(tensors, rows, part, dataset.facts, dataset.files))
 
     plain = key(rows, dataset.part)
     assert plain == data_key(dataset) == task.identity["data"]
@@ -55,15 +54,9 @@ def test_the_key_of_the_data_tells_molecules_and_their_parts_apart(task: Molecul
     assert key(rows.flip(0), dataset.part) != plain
 
 
-def test_fits_read_the_training_part_or_a_fixed_share_of_it(
-    task: MoleculeTask, world: World, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    seen: list[list[str]] = []
-    monkeypatch.setattr(PGExplainer, "fit", lambda self, graphs, **_: seen.append(graphs.smiles))
-    explainer = PGExplainer(task.model("gin", world.targets))
-    assert task.fit(explainer, 7) == task.fit(explainer, 7) == 7
-    assert seen[0] == seen[1]
-    assert set(seen[0]) < set(task.part("train").smiles)
-    assert (
-        task.fit(explainer) == task.fit(explainer, 10**6) == len(task.dataset.train) == len(seen[2])
-    )
+def test_fits_read_the_training_part_or_a_fixed_share_of_it(task: MoleculeTask) -> None:
+    some = task.training(7).smiles
+    assert len(some) == 7
+    assert some == task.training(7).smiles
+    assert set(some) < set(task.part("train").smiles)
+    assert task.training().smiles == task.training(10**6).smiles == task.dataset.train.smiles

@@ -16,8 +16,7 @@ from typer.testing import CliRunner
 from nicegnn.errors import ConfigError
 from nicegnn.intervention.query import Query
 from nicegnn.molecule.splits import TEST
-from nicegnn_lab.bench.packing import pack
-from nicegnn_lab.bench.rows import read_rows
+from nicegnn_lab.bench.rows import pack, read_rows
 from nicegnn_lab.bench.run import RunReport, run_study
 from nicegnn_lab.bench.task import MoleculeTask
 from nicegnn_lab.bench.tuning import Tuning, best_settings, best_trials, read_search
@@ -127,7 +126,7 @@ def test_mechanisms_and_targets_have_tables_of_their_own(
     monkeypatch.setattr("nicegnn_lab.bench.tuning.read_rows", lambda folder, where: rows)
     assert best_settings(tmp_path) == {
         "benzene": {"gnnexplainer": {"size": 2.0}, "gnnexplainer+nc": {"size": 1.0}},
-        "gcn": {"benzene": {"random": {}}},
+        "gcn.benzene": {"random": {}},
     }
 
 

@@ -8,7 +8,6 @@ from typing import Any
 import pytest
 import torch
 
-from nicegnn.errors import ConfigError
 from nicegnn.molecule.featurizers import FEATURIZERS
 from nicegnn.molecule.smiles import ATOMS, MoleculeError
 from nicegnn_lab import load_dataset
@@ -21,22 +20,21 @@ from nicegnn_lab.datasets.graph_tables import (
 
 
 def test_unknown_elements_are_named_or_go_to_a_last_column() -> None:
-    with pytest.raises(MoleculeError, match=r"Atom 1 must .*got 'Si'.*unknown='last'"):
-        atom_columns(["C", "Si"], ATOMS, "error")
-    assert atom_columns(["C", "Si"], ATOMS_BXAIC, "last") == [0, 10]
-    with pytest.raises(ConfigError, match="got 'Ca'"):
-        atom_columns(["C", "Si"], ATOMS_MUTAGENICITY, "last")
+    with pytest.raises(MoleculeError, match=r"must be among C O .*got 'Si'.*append 'Unk'"):
+        atom_columns(["C", "Si"], ATOMS_MUTAGENICITY)
+    assert atom_columns(["C", "Si"], ATOMS_BXAIC) == [0, 10]
+    assert atom_columns(["C", "Si"], ATOMS) == [0, 13]
     with pytest.raises(MoleculeError, match="at least one atom"):
-        atom_columns([], ATOMS, "error")
+        atom_columns([], ATOMS)
 
 
 @pytest.mark.parametrize(
     ("bonds", "message"),
     [
-        ([(0, 2, 1)], r"`bonds\[0\]` must join atoms from 0 to 1 \(got 0 and 2"),
-        ([(0, 1, 5)], r"`bonds\[0\]` must have the type 1, 2, 3 or 4"),
-        ([(0, 1, 1), (1, 0, 1)], r"`bonds\[1\]`.*got 1 and 0 again"),
-        ([(1, 1, 1)], r"`bonds\[0\]`.*got 1 and 1"),
+        ([(0, 2, 1)], r"two of the atoms 0 to 1, once.*\(got 0-2:1\)"),
+        ([(0, 1, 5)], r"with the type 1, 2, 3 or 4 .*\(got 0-1:5\)"),
+        ([(0, 1, 1), (1, 0, 1)], r"got 1-0:1"),
+        ([(1, 1, 1)], r"got 1-1:1"),
     ],
 )
 def test_bad_bonds_are_refused(bonds: Any, message: str) -> None:

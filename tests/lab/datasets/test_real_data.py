@@ -56,7 +56,6 @@ def test_sizes_are_the_papers(name, sizes, num_positives, edges, load):
     assert found[2] == sizes[2]
     assert sum(found) == sum(sizes)
     assert num_positives in (None, int(dataset.y.sum()))
-    assert dataset.report.rejected == ()
     measured = dataset.test if name == "indole" else dataset
     assert measured.batch().num_edges / len(measured) == pytest.approx(edges, abs=0.02)
     truth = torch.tensor([bool(data.edge_truth.any()) for data in dataset[:500]])

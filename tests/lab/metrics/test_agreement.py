@@ -16,7 +16,7 @@ from sklearn.metrics import (
 from torch import Tensor
 from torch_geometric.data import Batch, Data
 
-from nicegnn.errors import MetricError
+from nicegnn.errors import ConfigError, MetricError
 from nicegnn.graph.case import Bonds, find_bonds
 from nicegnn_lab.metrics.agreement import (
     TRUTH_METRICS,
@@ -184,7 +184,7 @@ def test_graphs_are_selected_by_label_truth_and_prediction() -> None:
 
 def test_wrong_arguments_are_named() -> None:
     bonds, truth = prepare([two_groups()])
-    with pytest.raises(MetricError, match=r"paper.*got 'papers'"):
+    with pytest.raises(ConfigError, match=r"paper.*got 'papers'"):
         truth_metrics(torch.zeros(10), bonds, truth, protocol="papers")
     with pytest.raises(MetricError, match=r"`score` must have shape \[10\] or \[20\]"):
         truth_metrics(torch.zeros(7), bonds, truth)

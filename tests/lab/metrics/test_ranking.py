@@ -14,16 +14,16 @@ from sklearn.metrics import (
 from torch_geometric.data import Batch
 
 from nicegnn.errors import MetricError
-from nicegnn.graph.case import find_bonds
+from nicegnn.graph.case import Bonds, find_bonds
 from nicegnn_lab.metrics.ranking import (
     average_precision,
     below_and_equal,
     check_scores,
+    is_selected,
     mean_ranks,
-    num_selected,
+    random_rank,
     random_ties,
     roc_auc,
-    select_top,
     spearman,
 )
 
@@ -40,13 +40,18 @@ def test_counts_below_and_equal_by_hand() -> None:
 @pytest.mark.parametrize("top", [0.0, -0.1, 1.1])
 def test_a_share_outside_its_range_is_an_error(top: float) -> None:
     with pytest.raises(MetricError, match="top"):
-        num_selected(torch.tensor([5]), top)
+        is_selected(torch.arange(5), torch.zeros(5, dtype=torch.long), 1, top)
 
 
 def test_equal_scores_are_selected_at_random_not_in_order() -> None:
+    """Of 400 chains of ten bonds; each has its own order, as its atoms have other numbers."""
     batch = torch.arange(400).repeat_interleave(10)
-    tie = random_ties(batch, 400, 0, torch.arange(400))
-    chosen = select_top(torch.zeros(4000), batch, 400, 0.3, tie=tie).view(400, 10)
+    start = torch.arange(4000)
+    index = torch.stack([start, start + 1 + batch])  # ends apart from each other
+    edge_bond, two = start.repeat_interleave(2), torch.full((4000,), 2)
+    bonds = Bonds(index=index, batch=batch, edge_bond=edge_bond, count=two)
+    rank = random_rank(torch.zeros(4000), batch, 400, random_ties(bonds, batch, 400, 0))
+    chosen = is_selected(rank, batch, 400, 0.3).view(400, 10)
     assert chosen.sum(1).tolist() == [3] * 400
     share = chosen.double().mean(0)  # of graphs that select each position
     assert ((share - 0.3).abs() < 4 * (0.3 * 0.7 / 400) ** 0.5).all()

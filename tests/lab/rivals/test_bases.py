@@ -10,16 +10,11 @@ import torch
 from nicegnn.errors import GraphError
 from nicegnn.explain.score_explainer import ScoreConfig, ScoreExplainer
 from nicegnn.graph.batch import to_batch
-from nicegnn_lab.rivals import EXPLAINERS, get_explainer
-from nicegnn_lab.rivals.fits import fit_settings
+from nicegnn_lab.rivals import get_explainer
 from nicegnn_lab.rivals.masks import mean_log_prob
 from tests.conftest import make_graph
 from tests.explain.score_properties import Linear, gin, some_graphs
 from tests.lab.rivals.learned_properties import SHORT
-
-LEARNED = [
-    name for name, entry in EXPLAINERS.items() if entry.learns and not name.startswith("nice")
-]
 
 
 class Given(ScoreExplainer):
@@ -59,19 +54,6 @@ def test_log_probability_under_gates_is_that_of_the_weighted_graph():
     logits = torch.stack([(gate * model.shares(graph, c)).sum() for c in range(3)])
     expected = logits.log_softmax(0)[2].view(1)
     torch.testing.assert_close(mean_log_prob(query, gate, explainer.num_draws, 0), expected)
-
-
-@pytest.mark.parametrize("name", LEARNED)
-def test_a_fit_depends_on_all_but_the_settings_of_explaining(name):
-    explainer = get_explainer(name, gin())
-    known = {"seed", "batch_size", "chunk_edges"}
-    known |= {
-        "refine": {"fine_tune_steps", "fine_tune_rate"},
-        "d4explainer": {"sign", "num_draws", "chunk_pairs"},
-    }.get(name, set())
-    settings = fit_settings(explainer)
-    assert set(explainer.config.to_dict()) - set(settings) == known
-    assert settings["mechanism"] == "ElementMask()"
 
 
 def test_graphs_without_edges_teach_nothing():

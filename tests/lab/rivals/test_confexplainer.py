@@ -21,7 +21,7 @@ from tests.explain.score_properties import gin, some_graphs
 from tests.lab.rivals.learned_properties import CHECKS, fitted
 
 KINDS = ["confexplainer", "confexplainer-supervised"]
-SIZES = {"size": 0.02, "entropy": 0.4, "agreement": 0.3, "symmetrise": False}
+SIZES = {"size": 0.02, "entropy": 0.4, "agreement": 0.3, "undirected": False}
 
 
 def loop_loss(explainer, net, query, truth, step, seed):
@@ -61,7 +61,7 @@ def test_loss_follows_the_formula(supervised):
     logit = logit - logit.mean()
     truth = query.case.batch.edge_truth.float() if supervised else (logit > 0).float()
     assert 0 < float(truth.mean()) < 1
-    found = explainer._loss(net, query, 7, seed=3)
+    (found,) = explainer._losses(net, query, 7, seed=3)
     torch.testing.assert_close(found, loop_loss(explainer, net, query, truth, 7, 3))
 
 

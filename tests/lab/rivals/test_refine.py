@@ -18,7 +18,6 @@ from nicegnn_lab.rivals.refine import (
     ReFine,
     best_bonds,
     contrast_loss,
-    mask_inputs,
 )
 from tests.conftest import NUM_EDGE_FEATURES, NUM_FEATURES, make_graph, random_graph
 from tests.explain.score_properties import gin, same_scores, some_graphs
@@ -68,8 +67,7 @@ def test_networks_equal_pyg_layers_in_training_and_after(edge_size):
     query = explainer._query(explainer.target, to_batch(graphs))
     for training in (True, True, False):  # training moves the running statistics
         stacked.train(training)
-        inputs = mask_inputs(query, stacked, label, torch.arange(3))
-        found = stacked(inputs, stacked.weights())
+        found = stacked(query, label, torch.arange(3), stacked.weights())
         for number, single in enumerate(singles):
             single.train(training)
             part = Batch.from_data_list(

@@ -44,7 +44,7 @@ QUICK: dict[str, dict[str, Any]] = {
         "num_levels": 3,
         "num_draws": 4,
     },
-    "proxyexplainer": {"steps": 3, "fit_batch_size": 4, "generator_sizes": (8, 8)},
+    "proxyexplainer": {"steps": 3, "fit_batch_size": 4},
     "confexplainer": {"steps": 4, "fit_batch_size": 4},
     "confexplainer-supervised": {"steps": 4, "fit_batch_size": 4},
     "graphmask": {"steps": 3},
@@ -115,7 +115,7 @@ LONGER: dict[str, dict[str, Any]] = {
         "num_levels": 5,
         "alpha": 2.0,
     },
-    "proxyexplainer": {"steps": 100, "fit_batch_size": 32, "generator_sizes": (32, 32)},
+    "proxyexplainer": {"steps": 100, "fit_batch_size": 32},
     "confexplainer": {"steps": 200, "fit_batch_size": 64},
     "confexplainer-supervised": {"steps": 200, "fit_batch_size": 64},
 }

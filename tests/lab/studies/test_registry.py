@@ -30,7 +30,7 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> dict[str, tuple[Any, ...]]:
 
     def run_study(study: Study, *given: Any, out: Path, **_: Any) -> RunReport:
         found[study.name] = (*given, out)
-        return RunReport((), (), (), ())
+        return RunReport((), (), ())
 
     monkeypatch.setattr("nicegnn_lab.bench.run.run_study", run_study)
     return found

@@ -6,6 +6,7 @@ import torch
 from torch_geometric.data import Data
 
 from nicegnn.graph.batch import to_batch
+from nicegnn.graph.case import make_case
 from nicegnn.target.losses import log_odds
 from nicegnn_lab.studies.wide import without_each
 from tests.explain.small_models import make
@@ -14,7 +15,7 @@ from tests.explain.small_models import make
 def test_a_bond_is_taken_out_of_its_graph_alone(graphs: list[Data]) -> None:
     """Layers that divide by degrees divide by the bonds that are left."""
     model, label = make("gcn").eval(), torch.ones(1, dtype=torch.long)
-    found, bonds = without_each(model, graphs)
+    found, bonds = without_each(model, graphs), make_case(to_batch(graphs)).bonds
 
     def odds(graph: Data) -> torch.Tensor:
         batch = to_batch(graph)

@@ -1,6 +1,7 @@
-"""Readers, one file per form of tables; here their results and csv tables.
+"""Readers, one file per form of tables; here their records and csv tables.
 
-A reader is a function that takes paths by role and returns a `FileContent`; the registry names it.
+A reader is a function of paths by role. It returns the rows of its main table, and a function that
+makes a `Record` of a row and its number, or raises `ValueError`; the registry names it.
 """
 
 from __future__ import annotations
@@ -9,7 +10,7 @@ import csv
 import gzip
 import io
 import zlib
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -36,21 +37,7 @@ class Record:
     is_kept: bool = True  # whether the paper's selection has it
 
 
-@dataclass(frozen=True)
-class Rejected:
-    """A row that could not be turned into a graph."""
-
-    row: int
-    reason: str
-    smiles: str = ""
-
-
-@dataclass(frozen=True)
-class FileContent:
-    """The molecules of one or more files."""
-
-    num_rows: int
-    records: Callable[[], Iterator[Record | Rejected]]  # starts reading; one item per row
+Reading = tuple[list[Cells], Callable[[int, Cells], Record]]
 
 
 def read_table(path: Path, columns: Sequence[str]) -> list[Cells]:

@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-import csv
-import gzip
 from collections.abc import Sequence
 from functools import cache
 from pathlib import Path
+from typing import Any
 
+import pandas as pd
 import torch
 from torch_geometric.data import Data
 
 from nicegnn.molecule.featurizers import Elements
-from nicegnn.molecule.smiles import parse_smiles, require_rdkit
+from nicegnn.molecule.smiles import bond_ends, parse_smiles, require_rdkit
 from nicegnn.seeding import mix
-from nicegnn_lab.datasets.data_files import DamagedFileError, MissingDataError, data_folder
+from nicegnn_lab.datasets.data_files import DamagedFileError, data_file
 from nicegnn_lab.datasets.readers import shuffled
 
 FILE_NAME = "chembl_pool.csv.gz"
@@ -83,7 +83,7 @@ def graphs_under(rule: str, most: int, seed: int, root: str | Path | None = None
     smarts, least = RULES[rule]
     chem = require_rdkit()
     pattern = chem.MolFromSmarts(smarts)
-    pool = _pool(data_folder(root))
+    pool = _pool(data_file(FILE_NAME, root))
     order = shuffled(len(pool), mix(seed, "wide"))[:_READ]  # the same for all rules
     graphs: dict[int, list[Data]] = {0: [], 1: []}
     for place in order:
@@ -99,13 +99,9 @@ def graphs_under(rule: str, most: int, seed: int, root: str | Path | None = None
     return [drawn[n] for n in shuffled(len(drawn), mix(seed, "wide", rule))]
 
 
-def _graph(smiles: str, label: int, matches: Sequence[Sequence[int]], pattern: object) -> Data:
-    graph = Elements()(smiles)
-    pairs = set()
-    if label:
-        for match in matches:
-            for bond in pattern.GetBonds():  # type: ignore[attr-defined]
-                pairs.add(frozenset((match[bond.GetBeginAtomIdx()], match[bond.GetEndAtomIdx()])))
+def _graph(smiles: str, label: int, matches: Sequence[Sequence[int]], pattern: Any) -> Data:
+    graph, drawn = Elements()(smiles), bond_ends(pattern)
+    pairs = {frozenset((match[u], match[v])) for match in matches for u, v in drawn if label}
     ends = graph.edge_index.t().tolist()
     graph.edge_truth = torch.tensor([frozenset(pair) in pairs for pair in ends], dtype=torch.bool)
     graph.y = torch.tensor([label])
@@ -125,15 +121,9 @@ def _apart(matches: Sequence[Sequence[int]]) -> int:
 
 
 @cache
-def _pool(folder: Path) -> list[str]:
-    path = folder / FILE_NAME
-    if not path.is_file():
-        raise MissingDataError(
-            f"{path} must be the tidy table of ChEMBL molecules, with the columns smiles and "
-            "n_atoms (got no such file). Place it there, or set NICEGNN_DATA to its folder."
-        )
-    with gzip.open(path, "rt", encoding="utf-8", newline="") as file:
-        rows = csv.DictReader(file)
-        if not {"smiles", "n_atoms"} <= set(rows.fieldnames or ()):
-            raise DamagedFileError(f"{path} must have the columns smiles and n_atoms.")
-        return [row["smiles"] for row in rows if int(row["n_atoms"]) <= _MOST_ATOMS]
+def _pool(path: Path) -> list[str]:
+    try:
+        pool = pd.read_csv(path, usecols=["smiles", "n_atoms"], keep_default_na=False)
+    except ValueError as error:
+        raise DamagedFileError(f"{path} must have the columns smiles and n_atoms.") from error
+    return pool["smiles"][pool["n_atoms"] <= _MOST_ATOMS].tolist()

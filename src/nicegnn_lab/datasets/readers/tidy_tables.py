@@ -6,43 +6,43 @@ Lists inside a cell are separated by spaces, bonds are written ``u-v:t``, atom n
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Sequence
 from itertools import pairwise
 
 from nicegnn.molecule.smiles import Bond
-from nicegnn_lab.datasets.readers import Cells, FileContent, Files, Record, Rejected, read_table
+from nicegnn_lab.datasets.readers import Cells, Files, Reading, Record, read_table
 from nicegnn_lab.datasets.rules import MoleculeTruth, toxicophore_truth, truth_of_atom_sets
 
 _SPLITS = tuple(f"split_{k}" for k in range(5))
 
 
-def read_graphxai(files: Files, task: str) -> FileContent:
+def read_graphxai(files: Files, task: str) -> Reading:
     """Reads ``graphxai_*.csv.gz``; an alternative's bonds have both ends in its atom set."""
 
-    def convert(row: Cells) -> Record:
-        atoms, bonds = row["atoms"].split(), _bonds(row["bonds"])
+    def convert(_: int, row: Cells) -> Record:
+        atoms, bonds = _molecule(row)
         truth = truth_of_atom_sets(int(row["label"]), json.loads(row["masks"]), bonds)
         is_kept = row.get("subset_1125", "1") == "1"
         return Record(int(row["idx"]), row["smiles"], atoms, bonds, {task: truth}, is_kept=is_kept)
 
     columns = ("idx", "smiles", "label", "atoms", "bonds", "masks")
-    return _content(read_table(files["table"], columns), convert)
+    return read_table(files["table"], columns), convert
 
 
-def read_mutagenicity(files: Files) -> FileContent:
+def read_mutagenicity(files: Files) -> Reading:
     """Reads ``mutagenicity.csv.gz``; the truth follows from its ``matches``."""
 
-    def convert(row: Cells) -> Record:
-        atoms, bonds = row["atoms"].split(), _bonds(row["bonds"])
+    def convert(_: int, row: Cells) -> Record:
+        atoms, bonds = _molecule(row)
         matches = [frozenset(match) for _, match in json.loads(row["matches"])]
         tasks = {"mutagenicity": toxicophore_truth(int(row["label"]), matches, bonds)}
         return Record(int(row["tu_index"]), "", atoms, bonds, tasks, is_kept=row["kept"] == "1")
 
     columns = ("tu_index", "label", "kept", "atoms", "bonds", "matches")
-    return _content(read_table(files["table"], columns), convert)
+    return read_table(files["table"], columns), convert
 
 
-def read_bxaic_like(files: Files) -> FileContent:
+def read_bxaic_like(files: Files) -> Reading:
     """Reads ``bxaic_like.csv.gz`` with ``bxaic_like_graphs.csv.gz``, joined by ``id``."""
     labels = ("indole", "PAINS", "rings-count", "rings-max")
     molecules = read_table(files["molecules"], ("id", "smiles", *labels, *_SPLITS))
@@ -50,12 +50,9 @@ def read_bxaic_like(files: Files) -> FileContent:
     graphs = read_table(files["graphs"], ("id", "atoms", "bonds", *marks))
     graph_of = {row["id"]: row for row in graphs}
 
-    def convert(row: Cells) -> Record | Rejected:
-        if row["id"] not in graph_of:
-            reason = f"{files['graphs'].name} has no row with id {row['id']}"
-            return Rejected(int(row["id"]), reason, row["smiles"])
+    def convert(_: int, row: Cells) -> Record:
         graph = graph_of[row["id"]]
-        atoms, bonds = graph["atoms"].split(), _bonds(graph["bonds"])
+        atoms, bonds = _molecule(graph)
         tasks = {}
         for task, label in (("indole", int(row["indole"])), ("pains", int(row["PAINS"]))):
             true_bonds, true_atoms = (
@@ -71,7 +68,7 @@ def read_bxaic_like(files: Files) -> FileContent:
         splits = [row[column] for column in _SPLITS]
         return Record(int(row["id"]), row["smiles"], atoms, bonds, tasks, splits)
 
-    return _content(molecules, convert)
+    return molecules, convert
 
 
 def _ring_truth(label: int, rings: list[list[int]], bonds: Sequence[Bond]) -> MoleculeTruth:
@@ -84,18 +81,7 @@ def _ring_truth(label: int, rings: list[list[int]], bonds: Sequence[Bond]) -> Mo
     return MoleculeTruth(1, (marked,), frozenset(atom for ring in rings for atom in ring), marked)
 
 
-def _content(rows: Sequence[Cells], convert: Callable[[Cells], Record | Rejected]) -> FileContent:
-    def records() -> Iterator[Record | Rejected]:
-        for position, row in enumerate(rows):
-            try:
-                yield convert(row)
-            except (ValueError, KeyError, TypeError) as error:
-                reason = f"a cell cannot be read ({type(error).__name__}: {error})"
-                yield Rejected(position, reason, row.get("smiles", ""))
-
-    return FileContent(len(rows), records)
-
-
-def _bonds(text: str) -> list[Bond]:
-    numbers = (map(int, bond.replace(":", "-").split("-")) for bond in text.split())
-    return [(u, v, kind) for u, v, kind in numbers]
+def _molecule(row: Cells) -> tuple[list[str], list[Bond]]:
+    """Returns atoms and bonds of a row."""
+    numbers = (map(int, bond.replace(":", "-").split("-")) for bond in row["bonds"].split())
+    return row["atoms"].split(), [(u, v, kind) for u, v, kind in numbers]

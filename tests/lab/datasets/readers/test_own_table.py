@@ -1,4 +1,4 @@
-"""Tables of one's own: two kinds of truth, and errors that name line and reason."""
+"""Tables of one's own: truths by atoms, and errors that name line and reason."""
 
 from __future__ import annotations
 
@@ -35,18 +35,9 @@ def true_pairs(dataset: MoleculeDataset, position: int) -> set[tuple[int, int]]:
 NITRO = "CC[N+](=O)[O-]"  # bonds 0-1, 1-2, 2-3, 2-4
 
 
-@pytest.mark.parametrize(
-    ("kind", "truth"),
-    [
-        ("atoms", "2 3 4"),
-        ("atoms", '"2,3,4"'),
-        ("smarts", "[N+](=O)[O-]"),
-    ],
-)
-def test_each_kind_of_truth_marks_the_bonds_of_the_group(
-    tmp_path: Path, kind: str, truth: str
-) -> None:
-    dataset = load(tmp_path, ["CCC,0,", f"{NITRO},1,{truth}", "CCO,0.0,"], truth_kind=kind)
+@pytest.mark.parametrize("truth", ["2 3 4", '"2,3,4"'])
+def test_a_truth_marks_the_bonds_of_the_group(tmp_path: Path, truth: str) -> None:
+    dataset = load(tmp_path, ["CCC,0,", f"{NITRO},1,{truth}", "CCO,0.0,"])
     assert dataset.y.tolist() == [0, 1, 0]
     assert [true_pairs(dataset, position) for position in range(3)] == [
         set(),
@@ -62,42 +53,36 @@ def test_parted_truths_hold_each_by_themselves(tmp_path: Path) -> None:
     dataset = load(tmp_path, lines)
     assert dataset[1].edge_alternatives == [[0, 1], [4, 5], [0, 1, 4, 5]]  # the union comes last
     assert dataset[2].edge_alternatives == []
-    twice = load(tmp_path, ["CCC,0,", "FCCF,1,FC"], truth_kind="smarts")
-    assert len(twice[1].edge_alternatives) == 3
 
 
 @pytest.mark.parametrize(
-    ("kind", "line", "reason"),
+    ("line", "reason"),
     [
-        ("atoms", "CCO,1,0 9", r"line 3 \(CCO\): its atoms are 0 to 2 \(got '9' in the truth\)"),
-        ("atoms", "CCO,1,-1", "its atoms are 0 to 2"),
-        ("atoms", "CCO,1,first", "got 'first'"),
-        ("atoms", "CCO,1,1", "must hold both ends of a bond"),
-        ("atoms", "CCO,1,0 2", "must hold both ends of a bond"),
-        ("atoms", "CCO,0,0 1", r"label 0 must have no truth \(got '0 1'\)"),
-        ("atoms", "CCO,2,", r"the label must be 0 or 1 \(got '2'\)"),
-        ("atoms", "CCO,yes,", r"the label must be 0 or 1 \(got 'yes'\)"),
-        ("atoms", "CCO,nan,", "the label must be 0 or 1"),
-        ("smarts", "CCO,1,N", "the SMARTS 'N' does not match, but the label is 1"),
-        ("smarts", "CCO,0,CO", "the SMARTS 'CO' matches, but the label is 0"),
-        ("smarts", "CCO,1,((", r"must be a SMARTS that RDKit can read \(got '\(\('\)"),
+        ("CCO,1,0 9", r"line 3 \(CCO\): its atoms are 0 to 2 \(got '9' in the truth\)"),
+        ("CCO,1,-1", "its atoms are 0 to 2"),
+        ("CCO,1,first", "got 'first'"),
+        ("CCO,1,1", "must hold both ends of a bond"),
+        ("CCO,1,0 2", "must hold both ends of a bond"),
+        ("CCO,0,0 1", r"label 0 must have no truth \(got '0 1'\)"),
+        ("CCO,2,", r"the label must be 0 or 1 \(got '2'\)"),
+        ("CCO,yes,", r"the label must be 0 or 1 \(got 'yes'\)"),
+        ("CCO,nan,", "the label must be 0 or 1"),
     ],
 )
 def test_a_truth_that_does_not_fit_is_named_with_line_and_reason(
-    tmp_path: Path, kind: str, line: str, reason: str
+    tmp_path: Path, line: str, reason: str
 ) -> None:
     with pytest.raises(DamagedFileError, match=reason) as caught:
-        load(tmp_path, ["CCC,0,", line], truth_kind=kind)
-    assert str(caught.value).startswith(f"{tmp_path / 'mine.csv'} must hold labels and truths")
+        load(tmp_path, ["CCC,0,", line])
+    assert str(caught.value).startswith(f"{tmp_path / 'mine.csv'} must hold molecules with labels")
     assert not list(tmp_path.glob("cache/**/*.safetensors"))
 
 
-def test_many_misfits_are_counted_and_a_bad_smiles_is_only_left_out(tmp_path: Path) -> None:
+def test_many_misfits_are_counted_and_a_bad_smiles_is_one(tmp_path: Path) -> None:
     with pytest.raises(DamagedFileError, match=r"got 9 of 9 rows that do not: .*; 4 more\)"):
         load(tmp_path, ["CCO,1,7 8"] * 9)
-    dataset = load(tmp_path, ["CCC,0,", "C1CC,1,0 1", "CCO,1,1 2", "CCN,0,"])
-    assert len(dataset) == 3
-    assert [item.row for item in dataset.report.rejected] == [1]
+    with pytest.raises(DamagedFileError, match=r"got 1 of 3 .*: line 3 \(C1CC\): .*ring"):
+        load(tmp_path, ["CCC,0,", "C1CC,1,0 1", "CCO,1,1 2"])
 
 
 def test_other_columns_a_published_split_and_other_atoms(tmp_path: Path) -> None:
@@ -110,7 +95,7 @@ def test_other_columns_a_published_split_and_other_atoms(tmp_path: Path) -> None
     dataset = load_dataset("other", cache=tmp_path)
     assert dataset.num_node_features == 2
     assert [len(part) for part in (dataset.train, dataset.valid, dataset.test)] == [2, 1, 2]
-    assert dataset.origin.split == "0"
+    assert dataset.split == "0"
     table.write_text(table.read_text().replace("valid", "dev"))
     with pytest.raises(DamagedFileError, match=r"the part must be one of .* \(got 'dev'\)"):
         load_dataset("other", cache=tmp_path)

@@ -1,6 +1,4 @@
-"""Tidy tables: bad rows are reported, damaged files named, and processes keep the order."""
-
-import logging
+"""Tidy tables: bad rows and damaged files are named."""
 
 import pytest
 
@@ -17,32 +15,24 @@ from tests.lab.datasets.small_files import (
 TABLE = "graphxai_benzene.csv.gz"
 
 
-def test_bad_rows_are_reported_and_the_good_ones_kept(tmp_path, caplog):
-    rows = tidy_benzene_rows() * 2
-    bad = {
-        0: ("atoms", "C C C C C C Xx"),
-        1: ("bonds", "0-1:1 1-2:9"),
-        3: ("atoms", ""),
-        4: ("masks", "[[99]]"),
-        5: ("label", "2"),
-        6: ("masks", "not json"),
-        7: ("bonds", "0-7:1"),
-    }
-    for index, row in enumerate(rows):
-        rows[index] = {**row, "idx": index}
-        if index in bad:
-            rows[index][bad[index][0]] = bad[index][1]
+@pytest.mark.parametrize(
+    ("row", "column", "cell", "told"),
+    [
+        (1, "bonds", "0-1:1 1-2:9", "with the type"),
+        (3, "atoms", "", "at least one atom"),
+        (0, "masks", "[[99]]", "got 99"),  # it marks no bond, yet its atoms give it away
+        (1, "label", "2", "must be 0 or 1"),
+        (2, "masks", "not json", "Expecting value"),
+        (3, "bonds", "0-7:1", "got 0-7:1"),
+    ],
+)
+def test_a_bad_row_is_named_with_line_and_reason(tmp_path, row, column, cell, told):
+    rows = tidy_benzene_rows()
+    rows[row][column] = cell
     write_csv(tmp_path / TABLE, rows)
-    with caplog.at_level(logging.WARNING):
-        dataset = load("benzene", tmp_path)
-    # a mask outside the molecule marks no bond, yet its atoms give it away
-    assert dataset.rows.tolist() == [2]
-    assert [item.row for item in dataset.report.rejected] == sorted(bad)
-    reasons = " ".join(item.reason for item in dataset.report.rejected)
-    for part in ("'Xx'", "have the type", "at least one atom", "got 99", "must be 0 or 1", "JSON"):
-        assert part in reasons
-    assert (dataset.report.num_rows, dataset.report.num_graphs) == (8, 1)
-    assert "7 rows rejected" in caplog.text
+    with pytest.raises(DamagedFileError, match=rf"got 1 of 4 rows .*: line {row + 2} .*") as error:
+        load("benzene", tmp_path)
+    assert told in str(error.value)
 
 
 @pytest.mark.parametrize("missing", ["masks", "label", "bonds"])
@@ -67,13 +57,12 @@ def test_ring_tasks_and_parts_by_hand(tmp_path):
     assert indole[0].edge_truth.all()
     assert len(indole[0].edge_alternatives) == 1
     assert not indole[1].edge_truth.any()
-    assert "edge_annotation" not in indole[0]
     assert rings.y.tolist() == [0, 1, 0]
     assert not rings[0].edge_truth.any()  # label 0
-    assert rings[0].edge_annotation.sum() == 12  # yet its largest ring is marked
+    tensors, _, _ = rings.flat()
+    assert tensors["rings-max/annotation"][:10].sum() == 6  # yet its largest ring is marked
     assert rings[1].edge_truth.all()
-    assert int(load("rings-count", tmp_path)[0].edge_annotation.sum()) == 20
+    assert tensors["rings-count/annotation"][:10].all()
     assert indole.part.tolist() == [0, 1, 2]
-    assert indole.origin.split == "0"  # the first of five
-    assert "stand-in" in indole.report.layout
+    assert indole.split == "0"  # the first of five
     assert all(STAND_IN in text for text in (indole.title, repr(indole.test)))

@@ -1,1 +1,0 @@
-"""The report: what of the paper holds, tables and figures on one page."""
