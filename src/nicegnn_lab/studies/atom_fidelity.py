@@ -10,7 +10,7 @@ from torch import Tensor
 from nicegnn_lab.bench.rows import Block
 from nicegnn_lab.metrics.atoms import distance_left, evidence
 from nicegnn_lab.metrics.ranking import num_selected, random_rank
-from nicegnn_lab.studies.atom_scores import AT_ONCE, NO_SIGN, Ground, only
+from nicegnn_lab.studies.atom_scores import NO_SIGN, Ground, only
 
 #: How atoms are removed: they become prototypes, their features zero, or they are taken out.
 REMOVALS = ("exchange", "zero", "out")
@@ -47,6 +47,7 @@ def fidelity(ground: Ground, scores: Mapping[str, Tensor]) -> Iterator[Block]:
                 yield Block(f"{metric}_area", mean, way, setting=setting)
 
 
+@torch.no_grad()
 def answers_without(ground: Ground, gone: Tensor, way: str) -> Tensor:
     """Returns value or log-odds of each graph without some atoms, bool ``[N, V]``, ``[N, B]``.
 
@@ -54,7 +55,7 @@ def answers_without(ground: Ground, gone: Tensor, way: str) -> Tensor:
     """
     number, found = ground.batch.num_graphs, []
     every = torch.arange(number, device=gone.device)
-    for some in torch.split(gone, max(1, AT_ONCE // number)):
+    for some in torch.split(gone, max(1, ground.at_once // number)):
         copies = ground.query.stack.take(every.repeat(len(some)))
         place = some.flatten()
         if way == "out":

@@ -32,7 +32,7 @@ _BACKGROUND = 400  # training graphs
 _ORDERS = 8  # of atoms: as many as prototypes
 _NODES = 16  # on the path of integrated gradients
 _FEW_NODES = 4  # the same, from each prototype
-AT_ONCE = 1000  # copies of graphs in one call of the model
+_MOST_COPIES = 20_000  # of graphs in one call of the model
 
 
 @dataclass(frozen=True)
@@ -59,6 +59,12 @@ class Ground:
         """How far the prediction of each graph is above the background's mean, ``[B]``."""
         return self.clean - self.base
 
+    @property
+    def at_once(self) -> int:
+        """Copies of graphs in one call of the model: what the device takes well."""
+        size = max(1, self.query.case.num_edges) / self.batch.num_graphs
+        return max(1, min(_MOST_COPIES, int(self.query.chunk_edges / size)))
+
     def read(self, answer: Tensor) -> Tensor:
         """Returns value, or log-odds of class 1, of answers ``[B, C]``, ``[B]``."""
         if self.query.target.mode == "regression":
@@ -81,7 +87,7 @@ class Ground:
         """
         batch, found = self.batch, []
         every = torch.arange(int(batch.num_nodes), device=batch.x.device)
-        for atom in torch.split(every, AT_ONCE):
+        for atom in torch.split(every, self.at_once):
             graph = batch.batch[atom]
             node, ptr = gather_items(batch.ptr, graph)
             home = torch.arange(atom.numel(), device=atom.device).repeat_interleave(ptr.diff())
