@@ -222,5 +222,5 @@ def test_groups_of_a_benchmark_are_read_by_its_stored_target(
     run(AtomStudy(), tmp_path)
     rows = rows_of_run(tmp_path, "atoms")
     assert set(rows["setting"]) == {"", *EXCHANGES, *OTHERS}
-    (title,) = [table.title for table in atom_tables(tmp_path) if "group" in table.title]
+    (title,) = [table.title for table in atom_tables(tmp_path) if "of a group" in table.title]
     assert title == "ROC-AUC of the atoms of a group, in percent"
