@@ -35,7 +35,7 @@ def fidelity(ground: Ground, scores: Mapping[str, Tensor]) -> Iterator[Block]:
     rank = torch.stack([random_rank(own, home, batch.num_graphs) for own in order])  # [S, V]
     most = torch.stack([num_selected(number, share) for share in SHARES])[:, home]  # [Q, V]
     best = (rank.unsqueeze(1) < most).flatten(0, 1)  # [S Q, V]
-    shares, percent = torch.tensor(SHARES).double(), 100 * torch.tensor(SHARES).double()
+    shares = torch.tensor(SHARES, dtype=torch.double)
     for way in REMOVALS:
         for metric, gone in (("lost", best), ("kept", ~best)):
             left = distance_left(answers_without(ground, gone, way), clean, ground.base)
@@ -43,7 +43,7 @@ def fidelity(ground: Ground, scores: Mapping[str, Tensor]) -> Iterator[Block]:
             found = 1 - found if metric == "lost" else found
             area = torch.trapezoid(found, shares) / (shares[-1] - shares[0])
             for setting, curve, mean in zip(scores, found, area.tolist(), strict=True):
-                yield Block(metric, curve, way, setting=setting, level=percent)
+                yield Block(metric, curve, way, setting=setting, level=100 * shares)
                 yield Block(f"{metric}_area", mean, way, setting=setting)
 
 

@@ -155,12 +155,12 @@ def _cliffs(task: str, seed: int, folder: Path, most: Mapping[str, int]) -> Atom
     graphs: dict[int, Data] = {}
     first: dict[int, int] = {}
     same = []
-    for place, row in enumerate(_rows(folder, table)):
-        if row["target"] == task and molecules.same(place) >= 0:
+    for line, row in enumerate(_rows(folder, table)):
+        if row["target"] == task and molecules.same(line) >= 0:
             number = int(row["row"])
-            graphs[number] = made = molecules.graph(place)
+            graphs[number] = made = molecules.graph(line)
             made.y = torch.tensor([float(row["y"])])
-            same.append((first.setdefault(molecules.same(place), number), number))
+            same.append((first.setdefault(molecules.same(line), number), number))
     ends = [(int(row["row_i"]), int(row["row_j"])) for row in pairs]
     known = [k for k, (i, j) in enumerate(ends) if i in graphs and j in graphs]
     groups = joined(graphs, [*(ends[k] for k in known), *same])
