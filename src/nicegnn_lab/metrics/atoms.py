@@ -90,6 +90,33 @@ def adds_up(score: Tensor, rise: Tensor, batch: Tensor) -> tuple[float, float]:
     return float(share), float((one * other).sum() / (one.norm() * other.norm()))
 
 
+def evidence(score: Tensor, rise: Tensor, batch: Tensor) -> Tensor:
+    r"""Returns how far atoms hold a prediction away from the mean, ``[V]``.
+
+    .. math:: e_v = \operatorname{sign}(\Delta_g) \, s_v, \qquad \Delta_g = f(G_g) - \bar f
+
+    Symbols: :math:`s_v` -> ``score``, ``[V]``; :math:`\Delta_g` -> ``rise`` of its graph, ``[B]``.
+    """
+    return rise.sign()[batch] * score
+
+
+def distance_left(answer: Tensor, clean: Tensor, base: float) -> Tensor:
+    r"""Returns the share of the predictions' distance from the mean that is left, ``[N]``.
+
+    .. math:: D = \frac{\sum_g \min\big(\max(\sigma_g (f'_g - \bar f), 0), |\Delta_g|\big)}
+        {\sum_g |\Delta_g|}, \qquad \Delta_g = f(G_g) - \bar f, \quad
+        \sigma_g = \operatorname{sign}(\Delta_g)
+
+    Symbols: :math:`f'_g` -> ``answer`` of the changed graph, ``[N, B]``; :math:`f(G_g)` ->
+    ``clean``, ``[B]``; :math:`\bar f` -> ``base``, the mean of the background. It is 1 where all
+    predictions stay as far from the mean as they were, or go farther, and 0 where they come back to
+    it, or pass it. Without the best atoms, ``1 - D`` is lost; from these alone, D is kept.
+    """
+    rise = clean - base
+    left = (rise.sign() * (answer - base)).clamp(min=0).minimum(rise.abs())
+    return left.sum(-1) / rise.abs().sum()
+
+
 def global_direction(
     score: Tensor,
     ptr: Tensor,

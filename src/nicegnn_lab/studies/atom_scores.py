@@ -32,7 +32,7 @@ _BACKGROUND = 400  # training graphs
 _ORDERS = 8  # of atoms: as many as prototypes
 _NODES = 16  # on the path of integrated gradients
 _FEW_NODES = 4  # the same, from each prototype
-_AT_ONCE = 400  # copies of graphs in one call of the model
+_MOST_COPIES = 20_000  # of graphs in one call of the model
 
 
 @dataclass(frozen=True)
@@ -59,6 +59,12 @@ class Ground:
         """How far the prediction of each graph is above the background's mean, ``[B]``."""
         return self.clean - self.base
 
+    @property
+    def at_once(self) -> int:
+        """Copies of graphs in one call of the model: what the device takes well."""
+        size = max(1, self.query.case.num_edges) / self.batch.num_graphs
+        return max(1, min(_MOST_COPIES, int(self.query.chunk_edges / size)))
+
     def read(self, answer: Tensor) -> Tensor:
         """Returns value, or log-odds of class 1, of answers ``[B, C]``, ``[B]``."""
         if self.query.target.mode == "regression":
@@ -80,10 +86,11 @@ class Ground:
         its copy, and returns raw output, or what ``lost`` takes in place of `Ground.lost`.
         """
         batch, found = self.batch, []
-        for atom in torch.split(torch.arange(int(batch.num_nodes)), _AT_ONCE):
+        every = torch.arange(int(batch.num_nodes), device=batch.x.device)
+        for atom in torch.split(every, self.at_once):
             graph = batch.batch[atom]
             node, ptr = gather_items(batch.ptr, graph)
-            home = torch.arange(atom.numel()).repeat_interleave(ptr.diff())
+            home = torch.arange(atom.numel(), device=atom.device).repeat_interleave(ptr.diff())
             out = run(self.query.stack.take(graph), atom, node, home)
             found.append((lost or self.lost)(out, graph))
         return torch.cat(found)
@@ -96,6 +103,10 @@ class Ground:
         """Returns value or log-odds of the graphs with other features ``[V, F]``, ``[B]``."""
         batch = self.batch.clone()
         batch.x = x
+        return self.asked(batch)
+
+    def asked(self, batch: Batch) -> Tensor:
+        """Returns what the target says of other graphs, value or log-odds, ``[B]``."""
         return self.read(self.query.target.read(self.query.target.call(batch)))
 
     def slope(self, x: Tensor) -> Tensor:
@@ -117,7 +128,7 @@ def lay_ground(
     query, usual = (
         Query(
             target,
-            make_case(to_batch(some)),
+            make_case(to_batch(some).to(target.device)),
             ElementMask(),
             explained=explained,
             degradation="signed-margin",
@@ -132,7 +143,7 @@ def lay_ground(
 
 def _become(ground: Ground, kinds: Tensor) -> Tensor:
     """Returns the losses when every atom becomes each of some kinds of atoms, ``[K, V]``."""
-    row = torch.arange(kinds.size(0)).expand(int(ground.batch.num_nodes), -1)
+    row = torch.arange(kinds.size(0), device=kinds.device).expand(int(ground.batch.num_nodes), -1)
     return lost_without(ground.query, {"x": kinds}, row)
 
 
@@ -141,14 +152,14 @@ def _occlusion(ground: Ground) -> Tensor:
     """The atom is taken out of its molecule, with its bonds."""
 
     def run(copies: Batch, atom: Tensor, node: Tensor, home: Tensor) -> Tensor:
-        left = _only(copies, node != atom[home], home)
+        left = only(copies, node != atom[home], home)
         left._num_graphs = atom.numel()
         return ground.query.target.call(left)
 
     return ground.without_each(run)
 
 
-def _only(copies: Batch, kept: Tensor, home: Tensor) -> Batch:
+def only(copies: Batch, kept: Tensor, home: Tensor) -> Batch:
     """Returns copies with only some of their atoms, bool ``[V]``, and the bonds between these."""
     number, bond = kept.long().cumsum(0) - 1, kept[copies.edge_index].all(0)
     left = Batch(x=copies.x[kept], batch=home[kept])
@@ -194,23 +205,22 @@ def _myerson(ground: Ground) -> Tensor:
     def lost(k: int, rank: Tensor) -> Tensor:
         def run(copies: Batch, atom: Tensor, node: Tensor, home: Tensor) -> Tensor:
             kept = rank[node] > rank[atom[home]]
-            left = _only(copies, kept, home)
-            ends, size = left.edge_index.numpy(), int(left.num_nodes)
+            left = only(copies, kept, home)
+            ends, size = left.edge_index.cpu().numpy(), int(left.num_nodes)
             links = coo_matrix((np.ones(ends.shape[1]), (ends[0], ends[1])), (size, size))
             number, part = connected_components(links, directed=False)
             found = total.new_zeros(atom.numel())
             if number == 0:
                 return found
-            of = torch.zeros(number, dtype=torch.long)
-            part = torch.from_numpy(part).long()
+            of = left.batch.new_zeros(number)
+            part = torch.from_numpy(part).to(left.batch)
             of[part] = left.batch
             order = part.argsort(stable=True)  # PyG's pooling wants sorted graphs
             place = torch.empty_like(order)
-            place[order] = torch.arange(size)
+            place[order] = torch.arange(size, device=order.device)
             left.x, left.batch = left.x[order], part[order]
             left.edge_index, left._num_graphs = place[left.edge_index], number
-            answer = ground.read(ground.query.target.read(ground.query.target.call(left)))
-            return found.index_add(0, of, answer)
+            return found.index_add(0, of, ground.asked(left))
 
         return ground.without_each(run, lambda out, graph: total[graph] - out)
 
@@ -223,10 +233,10 @@ def _over_orders(ground: Ground, lost: Callable[[int, Tensor], Tensor], num: int
     ``lost`` gets the number of an order and each atom's rank in it, and returns what is lost when
     the atom and all before it are gone, ``[V]``.
     """
-    batch, score = ground.batch, torch.zeros(int(ground.batch.num_nodes))
+    batch, score = ground.batch, ground.clean.new_zeros(int(ground.batch.num_nodes))
     generator = torch.Generator().manual_seed(mix(ground.seed, "orders"))
     for k in range(num):
-        luck = torch.rand(score.numel(), generator=generator)
+        luck = torch.rand(score.numel(), generator=generator).to(score.device)
         rank = rank_within(luck, batch.batch, batch.num_graphs)
         after = lost(k, rank)
         order = (batch.ptr[:-1][batch.batch] + rank).argsort()  # atoms, graph by graph
@@ -252,8 +262,10 @@ def _gnnexplainer(ground: Ground) -> Tensor:
         model_config=told,
     )
     batch = ground.batch
-    with torch.random.fork_rng(devices=[]):  # it draws its first masks from the global generator
-        torch.default_generator.manual_seed(mix(ground.seed, "gnnexplainer"))
+    device = batch.x.device
+    others = [device] if device.type == "cuda" else []
+    with torch.random.fork_rng(devices=others):  # first masks come from the global generator
+        torch.manual_seed(mix(ground.seed, "gnnexplainer"))
         found = explain(
             batch.x, batch.edge_index, edge_attr=batch.get("edge_attr"), batch=batch.batch
         )
@@ -301,7 +313,7 @@ def brought_alone(query: Query, kinds: Tensor) -> Tensor:
             explained=query.explained,
             degradation=query.degradation_kind,
         )
-        own = torch.arange(bare.x.size(0)).unsqueeze(1)  # [V, 1]
+        own = torch.arange(bare.x.size(0), device=bare.x.device).unsqueeze(1)  # [V, 1]
         found.append(-lost_without(start, {"x": query.case.batch.x}, own)[0])
     return torch.stack(found)
 
@@ -334,6 +346,10 @@ OTHERS: Mapping[str, Callable[[Ground], Tensor]] = {
     "integrated gradients, prototypes": _from_prototypes,
     "random": _random,
 }
+
+
+#: Scores that are never negative.
+NO_SIGN = ("GNNExplainer", "saliency")
 
 
 def all_scores(ground: Ground) -> dict[str, Tensor]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from pathlib import Path
@@ -22,7 +22,7 @@ from nicegnn.target.training import (
 )
 from nicegnn.target.zoo import GraphClassifier, make_model
 from nicegnn_lab.bench.job import Job
-from nicegnn_lab.bench.rows import Block
+from nicegnn_lab.bench.rows import Block, mean_blocks
 from nicegnn_lab.bench.study import Study, Variant, content_hash
 from nicegnn_lab.bench.task import Task, make_task
 from nicegnn_lab.datasets.data_files import data_folder, sha256_of
@@ -31,17 +31,19 @@ from nicegnn_lab.datasets.readers.atoms import (
     CLIFFS,
     FILES,
     IBENCHMARK,
+    MOST,
     AtomMolecules,
     Pair,
     atom_molecules,
 )
 from nicegnn_lab.metrics import atoms as metrics
+from nicegnn_lab.studies.atom_fidelity import fidelity
 from nicegnn_lab.studies.atom_scores import Ground, all_scores, lay_ground
 
 BACKBONES = ("gin", "gine", "gat")
 #: Benchmarks of true bonds: a group of atoms decides, and no target was trained for this study.
 GROUPS = ("benzene", "mutagenicity", "indole", "pains")
-TRAINING = TrainConfig(learning_rate=0.005, batch_size=32, epochs=12)
+TRAINING = TrainConfig(learning_rate=0.005, batch_size=128, epochs=100, patience=10, stop_after=25)
 _HIDDEN = 64
 _KNOWN = 400  # molecules of a group that are read
 
@@ -51,6 +53,7 @@ class AtomTask(Task):
 
     targets: Iterable[str] = BACKBONES
     is_seeded = True
+    most: Mapping[str, int] = MOST  # molecules of a part
 
     def __init__(self, name: str, seed: int) -> None:
         self.name, self.seed = name, seed
@@ -60,7 +63,7 @@ class AtomTask(Task):
     @property
     def parts(self) -> AtomMolecules:
         """The molecules, read on first use."""
-        return _molecules(self.name, self.seed, data_folder())
+        return _molecules(self.name, self.seed, data_folder(), tuple(self.most.items()))
 
     @property
     def mode(self) -> Mode:
@@ -133,26 +136,30 @@ class GroupTask(AtomTask):
 
 
 @lru_cache(maxsize=1)
-def _molecules(name: str, seed: int, folder: Path) -> AtomMolecules:
-    return atom_molecules(name, seed, folder)
+def _molecules(
+    name: str, seed: int, folder: Path, most: tuple[tuple[str, int], ...]
+) -> AtomMolecules:
+    return atom_molecules(name, seed, folder, dict(most))
 
 
 @dataclass(frozen=True)
 class AtomStudy(Study):
-    r"""Agreement of atom scores with known contributions.
+    r"""Agreement of atom scores with known contributions, and their fidelity to the target.
 
-    Rows by ``setting``, the name of a score of `all_scores`. For each molecule:
-    ``positive_auc``, ``negative_auc``, and for logP ``tau`` and ``overlap``. For all molecules
-    together: ``top_n``, ``bottom_n``, ``rmse`` with its ``factor``, ``adds_up`` with its
-    ``sum_correlation``. For each pair of an activity cliff: ``direction``, ``mask_sign``,
-    ``mask_auc``. Rows without a setting are of the target: ``accuracy``, or ``r2`` and ``rmse``;
-    and ``pair_right``, whether it puts the molecules of a pair in the measured order.
+    Rows by ``setting``, the name of a score of `all_scores`; means over molecules of
+    ``positive_auc``, ``negative_auc``, and for logP ``tau`` and ``overlap``; of all molecules
+    together ``top_n``, ``bottom_n``, ``rmse`` with its ``factor``, ``adds_up`` with its
+    ``sum_correlation``. Means over pairs of activity cliffs: ``direction``, the same of pairs that
+    the target puts in the measured order (``direction_right``) and of others
+    (``direction_wrong``), ``mask_sign``, ``mask_auc``. Fidelity is that of `fidelity`. Rows without
+    a setting are of the target: ``accuracy``, or ``r2`` and ``rmse``; the share of pairs in the
+    measured order, ``pair_right``, their number, ``pairs``; and ``explained`` molecules.
     """
 
     name = "atoms"
     title = "What should replace an atom?"
-    version = 2
-    max_graphs = 40
+    version = 3
+    max_graphs = 200
     datasets = (*IBENCHMARK, "crippen", *CLIFFS, *GROUPS)
     targets = (*BACKBONES, "gcn")
 
@@ -174,17 +181,26 @@ class AtomStudy(Study):
             yield from of_target(task, model)
         most = job.max_graphs
         place = task.right(model, "test")[:most]
+        yield Block("explained", place.numel(), setting="")
         if place.numel() == 0:
             return
         graphs = [task.parts.test[n] for n in place.tolist()]
         ground = lay_ground(model, task.mode, graphs, task.parts.train, job.seed)
         pairs = [pair for pair in task.parts.pairs if max(pair.place) < len(graphs)]
         if pairs:
-            gap = [ground.clean[p.place[0]] - ground.clean[p.place[1]] for p in pairs]
-            right = torch.stack(gap).cpu() * torch.tensor([p.difference for p in pairs]) > 0
-            yield Block("pair_right", right, graph=torch.arange(len(pairs)), setting="")
-        for setting, own in all_scores(ground).items():
-            yield from judged(setting, own, ground, place, pairs)
+            yield Block("pairs", len(pairs), setting="")
+            yield Block("pair_right", float(in_order(ground, pairs).double().mean()), setting="")
+        scores = all_scores(ground)
+        for setting, own in scores.items():
+            yield from mean_blocks(judged(setting, own, ground, pairs))
+        yield from fidelity(ground, scores)
+
+
+def in_order(ground: Ground, pairs: Sequence[Pair]) -> Tensor:
+    """Returns whether the target puts the molecules of a pair in the measured order, ``[P]``."""
+    clean, difference = ground.clean.cpu(), torch.tensor([pair.difference for pair in pairs])
+    first, second = torch.tensor([pair.place for pair in pairs]).unbind(1)
+    return (clean[first] - clean[second]) * difference > 0
 
 
 def of_target(task: AtomTask, model: nn.Module) -> Iterator[Block]:
@@ -202,40 +218,40 @@ def of_target(task: AtomTask, model: nn.Module) -> Iterator[Block]:
             yield Block(f"{before}rmse", float(error), setting="")
 
 
-def judged(
-    setting: str, score: Tensor, ground: Ground, place: Tensor, pairs: Sequence[Pair]
-) -> Iterator[Block]:
+def judged(setting: str, score: Tensor, ground: Ground, pairs: Sequence[Pair]) -> Iterator[Block]:
     """Yields all metrics of a score that the task has a truth for."""
-    batch, number = ground.batch.batch.cpu(), place.numel()
+    batch, number = ground.batch.batch.cpu(), ground.batch.num_graphs
 
-    def each(metric: str, value: Tensor) -> Block:
-        return Block(metric, value, graph=place, setting=setting)
-
-    def whole(metric: str, value: float) -> Block:
+    def found(metric: str, value: float | Tensor) -> Block:
         return Block(metric, value, setting=setting)
 
     share, correlation = metrics.adds_up(score, ground.rise.cpu(), batch)
-    yield whole("adds_up", share)
-    yield whole("sum_correlation", correlation)
+    yield found("adds_up", share)
+    yield found("sum_correlation", correlation)
     if pairs:
         both = [pair.place for pair in pairs], [pair.atoms for pair in pairs]
         given = (score, ground.batch.ptr.cpu(), *both, torch.tensor([p.difference for p in pairs]))
-        found = metrics.global_direction(*given), *metrics.mask_agreement(*given)
-        for metric, value in zip(("direction", "mask_sign", "mask_auc"), found, strict=True):
-            yield Block(metric, value, graph=torch.arange(len(pairs)), setting=setting)
+        direction, right = metrics.global_direction(*given), in_order(ground, pairs)
+        yield found("direction", direction)
+        yield found("direction_right", direction[right])
+        yield found("direction_wrong", direction[~right])
+        for metric, value in zip(
+            ("mask_sign", "mask_auc"), metrics.mask_agreement(*given), strict=True
+        ):
+            yield found(metric, value)
         return
     truth = ground.batch.atom_truth.cpu()
     here = (score, truth, batch, number)
-    yield each("positive_auc", metrics.positive_auc(*here))
+    yield found("positive_auc", metrics.positive_auc(*here))
     if (truth < 0).any():
-        yield each("negative_auc", metrics.negative_auc(*here))
+        yield found("negative_auc", metrics.negative_auc(*here))
     if truth.unique().numel() > 3:  # values and no labels
-        yield each("tau", metrics.kendall_tau(*here))
-        yield each("overlap", metrics.sign_overlap(*here))
+        yield found("tau", metrics.kendall_tau(*here))
+        yield found("overlap", metrics.sign_overlap(*here))
     for metric, side in (("top_n", 1), ("bottom_n", -1)):
         hits, true = metrics.top_n(side * score, side * truth > 0, batch, number)
         if true.sum() > 0:
-            yield whole(metric, float(hits.sum() / true.sum()))
+            yield found(metric, float(hits.sum() / true.sum()))
     error, factor = metrics.scaled_rmse(score, truth)
-    yield whole("rmse", error)
-    yield whole("factor", factor)
+    yield found("rmse", error)
+    yield found("factor", factor)

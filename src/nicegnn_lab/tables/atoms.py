@@ -43,7 +43,13 @@ NAMES = {
     "integrated gradients, prototypes": "integrated gradients from 8 prototypes",
     "random": "random",
 }
+#: `REMOVALS` of atoms in words.
+REMOVED = {"exchange": "exchanged", "zero": "zeroed", "out": "taken out"}
 _TARGET = ["dataset", "target", "seed"]  # what makes one trained target
+AGAINST = (
+    "Against exchange: the mean difference over targets, and the p-value of a signed-rank test "
+    "over them, by Holm."
+)
 
 
 def atom_tables(studies: str | Path) -> list[Table]:
@@ -53,6 +59,7 @@ def atom_tables(studies: str | Path) -> list[Table]:
         rows[rows["dataset"].isin(names)] for names in (IBENCHMARK, GROUPS, ("crippen",), CLIFFS)
     )
     made = [_targets(rows[~rows["dataset"].isin(GROUPS)])]
+    kinds = {"counted atoms and logP": (*IBENCHMARK, "crippen"), "groups": GROUPS, "cliffs": CLIFFS}
     if len(counted):
         made += _counted(counted)
     if len(groups):
@@ -61,6 +68,10 @@ def atom_tables(studies: str | Path) -> list[Table]:
         made.append(_logp(logp))
     if len(cliffs):
         made.append(_cliffs(cliffs))
+    for kind, names in kinds.items():
+        own = rows[rows["dataset"].isin(names)]
+        if len(own):
+            made.append(_fidelity(kind, own))
     return [*made, _sums(rows[~rows["dataset"].isin((*CLIFFS, *GROUPS))])]
 
 
@@ -104,25 +115,25 @@ def _counted(rows: pd.DataFrame) -> Iterator[Table]:
 def _ranked(title: str, rows: pd.DataFrame, tasks: Sequence[str]) -> Table:
     """AUC by task, mean ranks, and a paired test of each score against exchange over targets."""
     area = _by_score(rows, "positive_auc")
-    rank = area.rank(ascending=False).mean(axis=1)
-    own = torch.tensor(area.loc["exchange"].tolist())
+    note = f"Means over the targets of a task, {area.shape[1]} in all. {AGAINST}"
+    return _by_task(title, area, tasks, _compared(100 * area), [note])
+
+
+def _compared(table: pd.DataFrame) -> dict[str, Mapping[str, str] | pd.Series]:
+    """Returns mean ranks, and a paired test of each score against exchange over targets."""
+    own = torch.tensor(table.loc["exchange"].tolist())
     tests = {
-        name: paired_test(torch.tensor(area.loc[name].tolist()), own)
-        for name in NAMES
-        if name in area.index and name != "exchange"
+        name: paired_test(torch.tensor(table.loc[name].tolist()), own)
+        for name in table.index
+        if name != "exchange"
     }
     p_value = dict(zip(tests, holm([test.p_value for test in tests.values()]), strict=True))
-    gap = {name: f"{100 * test.mean:+.1f}" for name, test in tests.items()}
-    note = (
-        f"Means over the targets of a task, {area.shape[1]} in all. Against exchange: the mean "
-        "difference over targets, and the p-value of a signed-rank test over them, by Holm."
-    )
-    more = {
-        "mean rank": rank.map("{:.1f}".format),
-        "against exchange": {name: gap.get(name, "") for name in area.index},
-        "p": {name: f"{p_value[name]:.3f}" if name in p_value else "" for name in area.index},
+    gap = {name: f"{test.mean:+.1f}" for name, test in tests.items()}
+    return {
+        "mean rank": table.rank(ascending=False).mean(axis=1).map("{:.1f}".format),
+        "against exchange": {name: gap.get(name, "") for name in table.index},
+        "p": {name: f"{p_value[name]:.3f}" if name in p_value else "" for name in table.index},
     }
-    return _by_task(title, area, tasks, more, [note])
 
 
 def _by_task(
@@ -144,46 +155,71 @@ def _by_task(
 def _logp(rows: pd.DataFrame) -> Table:
     title = "logP by atoms (crippen): Kendall's tau, overlap of signs, AUC of both signs in percent"
     names = {"tau": "tau", "overlap": "overlap", "positive_auc": "positive AUC"}
-    return _each_target(rows, title, names | {"negative_auc": "negative AUC"})
+    tau, overlap = (100 * _by_score(rows, metric).max(axis=1) for metric in ("tau", "overlap"))
+    more = {
+        "best tau": tau.map(lambda v: number(v, 1)),
+        "best overlap": overlap.map(lambda v: number(v, 1)),
+    }
+    return _each_target(rows, title, names | {"negative_auc": "negative AUC"}, more)
 
 
 def _cliffs(rows: pd.DataFrame) -> Table:
     """Agreement with activity cliffs, over all pairs, and over those in the right order."""
-    key = [*_TARGET, "graph"]
-    right = rows[rows["metric"] == "pair_right"].set_index(key)["value"]
-    found = rows[rows["metric"] == "direction"]
-    is_right = right.reindex(found.set_index(key).index).to_numpy() > 0.5
-    known = found[is_right].assign(metric="known")
-    wrong = found[~is_right].assign(metric="unknown")
-    share = 100 * right.groupby(level=[0, 1]).mean()
-    said = ", ".join(f"{data} {target} {value:.0f}" for (data, target), value in share.items())
     names = {
         "direction": "direction",
-        "known": "where the order is right",
-        "unknown": "where it is wrong",
+        "direction_right": "where the order is right",
+        "direction_wrong": "where it is wrong",
         "mask_sign": "signs of atoms",
         "mask_auc": "AUC of atoms that differ",
     }
-    import pandas as pd
-
     title = "Activity cliffs: agreement with the measured difference, in percent"
-    note = f"Pairs that the target puts in the measured order, in percent: {said}."
-    table = _each_target(pd.concat([rows, known, wrong]), title, names, best=False)
-    return Table("atoms", table.title, table.columns, table.rows, notes=[note])
+    own = rows[rows["setting"] == ""]
+    right = 100 * own[own["metric"] == "pair_right"].groupby("target")["value"].mean()
+    said = ", ".join(f"{target} {value:.0f}" for target, value in right.items())
+    compared = _compared(100 * _by_score(rows, "direction"))
+    note = f"Pairs that targets put in the measured order, in percent: {said}. {AGAINST}"
+    return _each_target(rows, title, names, more=compared, notes=[note])
 
 
-def _each_target(rows: pd.DataFrame, title: str, names: dict[str, str], best: bool = True) -> Table:
-    """Returns a line per score: means over targets, and the best target of the first two."""
+def _fidelity(kind: str, rows: pd.DataFrame) -> Table:
+    """What is lost without the best atoms, and kept by them, for each way to remove atoms."""
+    found = {
+        f"{what}: {words}": 100 * _by_score(rows[rows["protocol"] == way], f"{what}_area")
+        for what in ("lost", "kept")
+        for way, words in REMOVED.items()
+    }
+    mean: pd.DataFrame = sum(found.values()) / len(found)
+    more = {title: own.mean(axis=1).map(lambda v: number(v, 1)) for title, own in found.items()}
+    more |= {"mean": mean.mean(axis=1).map(lambda v: number(v, 1)), **_compared(mean)}
+    lines = [[NAMES[name], *(own[name] for own in more.values())] for name in mean.index]
+    title = f"Fidelity on {kind}: distance from the mean that is lost or kept, in percent"
+    note = (
+        "Lost without the best 10 to 50 percent of the atoms, kept by these alone: areas below the "
+        f"curves, means over {mean.shape[1]} targets. {AGAINST}"
+    )
+    return Table("atoms", title, ["score", *more], lines, notes=[note])
+
+
+def _each_target(
+    rows: pd.DataFrame,
+    title: str,
+    names: Mapping[str, str],
+    more: Mapping[str, Mapping[str, str] | pd.Series],
+    notes: Sequence[str] = (),
+) -> Table:
+    """Returns a line per score: means over targets of several metrics, and ``more`` columns."""
     found = {metric: 100 * _by_score(rows, metric) for metric in names}
     index = next(iter(found.values())).index
-    tables = {metric: table.reindex(index) for metric, table in found.items()}
-    lines = []
-    for setting in index:
-        means = [number(table.loc[setting].mean(), 1) for table in tables.values()]
-        most = [number(tables[name].loc[setting].max(), 1) for name in list(names)[:2]]
-        lines.append([NAMES[setting], *means, *(most if best else [])])
-    extra = [f"best {name}" for name in list(names.values())[:2]] if best else []
-    return Table("atoms", title, ["score", *names.values(), *extra], lines)
+    tables = [table.reindex(index) for table in found.values()]
+    lines = [
+        [
+            NAMES[setting],
+            *(number(table.loc[setting].mean(), 1) for table in tables),
+            *(own[setting] for own in more.values()),
+        ]
+        for setting in index
+    ]
+    return Table("atoms", title, ["score", *names.values(), *more], lines, notes=notes)
 
 
 def _sums(rows: pd.DataFrame) -> Table:

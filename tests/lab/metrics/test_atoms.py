@@ -64,6 +64,26 @@ def test_sums_that_are_half_the_rise() -> None:
     assert correlation == pytest.approx(1.0)
 
 
+def test_evidence_has_the_sign_of_the_rise() -> None:
+    batch, rise = torch.tensor([0, 0, 1]), torch.tensor([0.5, -2.0])
+    assert atoms.evidence(torch.tensor([3.0, -1.0, 4.0]), rise, batch).tolist() == [3.0, -1.0, -4.0]
+
+
+def test_distance_from_the_mean_that_is_left() -> None:
+    # 4 above the mean of 1, and 2 below it
+    clean = torch.tensor([5.0, -1.0])
+    answers = torch.tensor(
+        [
+            [5.0, -1.0],  # nothing has changed
+            [2.0, 0.5],  # 1 of 4 and 0.5 of 2 are left
+            [0.0, 9.0],  # both passed the mean: nothing is left, not less
+            [8.0, 1.0],  # the first went farther, which counts as all of it; the second came back
+        ]
+    )
+    left = atoms.distance_left(answers, clean, 1.0)
+    assert left.tolist() == pytest.approx([1.0, 1.5 / 6, 0.0, 4 / 6])
+
+
 def test_direction_and_masks_of_a_pair() -> None:
     ptr = torch.tensor([0, 3, 5])
     score = torch.tensor([0.5, -2.0, 0.1, 1.0, 0.2])

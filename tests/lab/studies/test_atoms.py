@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import gzip
+import sys
 from collections.abc import Sequence
 from itertools import product
 from pathlib import Path
@@ -11,9 +12,12 @@ from pathlib import Path
 import pytest
 import torch
 
+from nicegnn.molecule.featurizers import Rich
 from nicegnn.target.training import TrainConfig
 from nicegnn_lab.bench.run import run_study
-from nicegnn_lab.datasets.readers.atoms import FILES, atom_molecules, plain_smiles
+from nicegnn_lab.datasets.readers.atoms import FILES, atom_molecules
+from nicegnn_lab.datasets.table_molecules import plain_smiles, table_molecules
+from nicegnn_lab.studies.atom_fidelity import REMOVALS, SHARES, answers_without, fidelity
 from nicegnn_lab.studies.atom_scores import EXCHANGES, OTHERS, Ground, all_scores, lay_ground
 from nicegnn_lab.studies.atoms import AtomStudy, AtomTask
 from nicegnn_lab.tables.atoms import atom_tables
@@ -131,6 +135,68 @@ def test_one_atom_by_hand(ground: Ground, atom: int) -> None:
     torch.testing.assert_close(scores["exchange, both"], both)
 
 
+@pytest.mark.parametrize("way", REMOVALS)
+def test_answers_without_atoms_by_hand(ground: Ground, way: str) -> None:
+    model, graph, clean = ground.query.target.model, ground.batch.get_example(1), ground.clean
+    gone = torch.zeros(2, int(ground.batch.num_nodes), dtype=torch.bool)
+    first = int(ground.batch.ptr[1])
+    gone[1, [first, first + 2]] = True
+    is_gone = gone[1, first : first + graph.num_nodes]
+    found = answers_without(ground, gone, way)
+    torch.testing.assert_close(found[0], clean, atol=1e-5, rtol=1e-5)  # nothing is removed
+    others = torch.arange(clean.numel()) != 1
+    torch.testing.assert_close(found[1, others], clean[others], atol=1e-5, rtol=1e-5)
+    kinds = ground.background.features["x"] if way == "exchange" else torch.zeros_like(graph.x[:1])
+    values = []
+    with torch.no_grad():
+        for kind in kinds:
+            x = torch.where(is_gone.unsqueeze(1), kind, graph.x)
+            if way == "out":
+                graph = graph.subgraph(~is_gone)
+                x = graph.x
+            values.append(float(model(x, graph.edge_index, edge_attr=graph.edge_attr)[0, 0]))
+    assert float(found[1, 1]) == pytest.approx(sum(values) / len(values), abs=1e-4)
+
+
+def test_fidelity_of_a_known_order_by_hand(ground: Ground) -> None:
+    """The score is what zeros leave of an atom, so its best atoms are known."""
+    zero = OTHERS["zero"](ground).detach()
+    rows = {(b.metric, b.protocol): b for b in fidelity(ground, {"zero": zero})}
+    assert len(rows) == 4 * len(REMOVALS)
+    home, side = ground.batch.batch, ground.rise.sign()
+    best = torch.zeros_like(home, dtype=torch.bool)
+    for graph in range(ground.batch.num_graphs):
+        own = (home == graph).nonzero().view(-1)
+        most = max(1, round(0.5 * own.numel()))
+        best[own[(side[graph] * zero[own]).argsort(descending=True)[:most]]] = True
+    left = ground.answer(torch.where(best.unsqueeze(1), 0.0, ground.batch.x)).detach()
+    rise = ground.rise.abs()
+    share = (side * (left - ground.base)).clamp(min=0).minimum(rise).sum() / rise.sum()
+    values = torch.as_tensor(rows["lost", "zero"].value)
+    assert float(values[SHARES.index(0.5)]) == pytest.approx(1 - float(share), abs=1e-4)
+    area = float(torch.trapezoid(values, torch.tensor(SHARES).double())) / 0.4
+    assert float(rows["lost_area", "zero"].value) == pytest.approx(area)
+
+
+def test_prepared_molecules_need_no_rdkit(data: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    first = atom_molecules("crippen", 0, data)
+    table_molecules.cache_clear()
+    monkeypatch.setitem(sys.modules, "rdkit", None)
+    again = atom_molecules("crippen", 0, data)
+    for one, other in zip(first.train + first.test, again.train + again.test, strict=True):
+        assert all(torch.equal(one[key], other[key]) for key in ("x", "edge_attr", "edge_index"))
+        assert torch.equal(one.atom_truth, other.atom_truth)
+        assert one.smiles == other.smiles
+
+
+def test_molecules_of_a_table_are_those_of_the_featuriser(data: Path) -> None:
+    for graph in atom_molecules(CLIFF, 0, data).test:
+        made = Rich()(graph.smiles)
+        for key in ("x", "edge_attr", "edge_index"):
+            assert torch.equal(graph[key], made[key])
+            assert graph[key].dtype == made[key].dtype
+
+
 def test_rows_and_tables_hold_every_score(
     data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -146,7 +212,7 @@ def test_rows_and_tables_hold_every_score(
     assert area.dropna().between(0, 1).all()
     tables = atom_tables(tmp_path)
     assert any("Activity cliffs" in table.title for table in tables)
-    assert sum(len(table.rows) == len({*EXCHANGES, *OTHERS}) for table in tables) == 4
+    assert sum(len(table.rows) == len({*EXCHANGES, *OTHERS}) for table in tables) == 6
 
 
 def test_groups_of_a_benchmark_are_read_by_its_stored_target(
@@ -155,6 +221,6 @@ def test_groups_of_a_benchmark_are_read_by_its_stored_target(
     use_world(monkeypatch)
     run(AtomStudy(), tmp_path)
     rows = rows_of_run(tmp_path, "atoms")
-    assert set(rows["setting"]) == {*EXCHANGES, *OTHERS}
-    (title,) = [table.title for table in atom_tables(tmp_path) if "group" in table.title]
+    assert set(rows["setting"]) == {"", *EXCHANGES, *OTHERS}
+    (title,) = [table.title for table in atom_tables(tmp_path) if "of a group" in table.title]
     assert title == "ROC-AUC of the atoms of a group, in percent"

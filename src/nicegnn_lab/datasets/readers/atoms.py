@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -15,24 +15,32 @@ from torch_geometric.data import Data
 
 from nicegnn.config import check_choice
 from nicegnn.molecule.featurizers import Elements, Rich
-from nicegnn.molecule.smiles import MoleculeError, parse_smiles, require_rdkit
+from nicegnn.molecule.smiles import parse_smiles, require_rdkit
 from nicegnn.seeding import mix
 from nicegnn_lab.datasets.data_files import MissingDataError, data_folder
 from nicegnn_lab.datasets.readers import Cells, read_table, shuffled
+from nicegnn_lab.datasets.table_molecules import TableMolecules, table_molecules
 
 #: Tasks of Matveieva and Polishchuk (2021); those of classes are named apart.
 IBENCHMARK = ("N", "N_minus_O", "N_O", "amide", "amide_class", "pharmacophore")
 CLASSES = ("amide_class", "pharmacophore")
-#: Five of the thirty targets with activity cliffs, of 1,300 to 1,700 molecules.
-CLIFFS = ("CHEMBL287_Ki", "CHEMBL2147_Ki", "CHEMBL4792_Ki", "CHEMBL228_Ki", "CHEMBL239_EC50")
+#: Targets with activity cliffs.
+CLIFFS = (
+    *("CHEMBL1862_Ki", "CHEMBL1871_Ki", "CHEMBL2034_Ki", "CHEMBL2047_EC50", "CHEMBL204_Ki"),
+    *("CHEMBL2147_Ki", "CHEMBL214_Ki", "CHEMBL218_EC50", "CHEMBL219_Ki", "CHEMBL228_Ki"),
+    *("CHEMBL231_Ki", "CHEMBL233_Ki", "CHEMBL234_Ki", "CHEMBL235_EC50", "CHEMBL236_Ki"),
+    *("CHEMBL237_EC50", "CHEMBL237_Ki", "CHEMBL238_Ki", "CHEMBL239_EC50", "CHEMBL244_Ki"),
+    *("CHEMBL262_Ki", "CHEMBL264_Ki", "CHEMBL2835_Ki", "CHEMBL287_Ki", "CHEMBL2971_Ki"),
+    *("CHEMBL3979_EC50", "CHEMBL4005_Ki", "CHEMBL4203_Ki", "CHEMBL4616_EC50", "CHEMBL4792_Ki"),
+)
 #: All tasks, and the files that each reads.
 FILES: dict[str, tuple[str, ...]] = {
     **dict.fromkeys(IBENCHMARK, ("ibenchmark.csv.gz",)),
     "crippen": ("crippen.csv.gz",),
     **dict.fromkeys(CLIFFS, ("activity_cliffs_molecules.csv.gz", "activity_cliffs_pairs.csv.gz")),
 }
-#: Molecules of each part that are read at most, drawn by the seed.
-MOST = {"train": 1000, "test": 300}
+#: Molecules of a part that are read at most, drawn by the seed.
+MOST: Mapping[str, int] = {"test": 1000}
 
 
 @dataclass(frozen=True)
@@ -54,7 +62,9 @@ class AtomMolecules:
     pairs: tuple[Pair, ...] = ()  # of activity cliffs, whose truth is in pairs alone
 
 
-def atom_molecules(task: str, seed: int, root: str | Path | None = None) -> AtomMolecules:
+def atom_molecules(
+    task: str, seed: int, root: str | Path | None = None, most: Mapping[str, int] = MOST
+) -> AtomMolecules:
     """Returns the molecules of a task of `FILES`.
 
     Published parts are kept, and a tenth of the training part is drawn for validation. Activity
@@ -69,77 +79,90 @@ def atom_molecules(task: str, seed: int, root: str | Path | None = None) -> Atom
                 "there, or set NICEGNN_DATA to its folder."
             )
     if task in CLIFFS:
-        return _cliffs(task, seed, folder)
-    return _crippen(seed, folder) if task == "crippen" else _ibenchmark(task, seed, folder)
+        return _cliffs(task, seed, folder, most)
+    return (_crippen if task == "crippen" else _ibenchmark)(task, seed, folder, most)
 
 
-def plain_smiles(smiles: str) -> str:
-    """Returns the canonical SMILES without stereo: what no featuriser can tell apart."""
-    return str(require_rdkit().MolToSmiles(parse_smiles(smiles), isomericSmiles=False))
-
-
-def _ibenchmark(task: str, seed: int, folder: Path) -> AtomMolecules:
-    rows = [row for row in _rows(folder, *FILES[task]) if row["task"] == task]
+def _ibenchmark(task: str, seed: int, folder: Path, most: Mapping[str, int]) -> AtomMolecules:
+    name = FILES[task][0]
+    rows = [(place, row) for place, row in enumerate(_rows(folder, name)) if row["task"] == task]
     kind = torch.long if task in CLASSES else torch.float
+    molecules = table_molecules(folder / name, Elements(), "elements")
 
-    def graph(row: Cells) -> Data:
-        made = Elements()(row["smiles"])
+    def graph(place: int, row: Cells) -> Data:
+        made = molecules.graph(place)
         made.y = torch.tensor([float(row["activity"])]).to(kind)
         made.atom_truth = torch.tensor([float(value) for value in row["atom_truth"].split()])
         return made
 
-    return _published(task, rows, graph, seed)
+    return _published(task, rows, molecules, graph, seed, most)
 
 
-def _crippen(seed: int, folder: Path) -> AtomMolecules:
+def _crippen(task: str, seed: int, folder: Path, most: Mapping[str, int]) -> AtomMolecules:
     """Hydrogens are atoms, as in the published graphs: they contribute too."""
-    from rdkit.Chem import rdMolDescriptors
+    name = FILES[task][0]
+    molecules = table_molecules(folder / name, _with_logp, "logp")
 
-    def graph(row: Cells) -> Data:
-        mol = require_rdkit().AddHs(parse_smiles(row["smiles"]))
-        made = Rich()(mol)
-        value = torch.tensor([logp for logp, _ in rdMolDescriptors._CalcCrippenContribs(mol)])
-        made.y, made.atom_truth = torch.tensor([float(row["logp"])]), value[made.node_atom]
+    def graph(place: int, row: Cells) -> Data:
+        made = molecules.graph(place)
+        made.y, made.atom_truth = torch.tensor([float(row["logp"])]), made.value
+        del made.value
         return made
 
-    return _published("crippen", list(_rows(folder, *FILES["crippen"])), graph, seed)
+    return _published(task, [*enumerate(_rows(folder, name))], molecules, graph, seed, most)
+
+
+def _with_logp(smiles: str) -> Data:
+    """Returns a molecule with its hydrogens, and what each atom adds to logP as ``value``."""
+    from rdkit.Chem import rdMolDescriptors
+
+    mol = require_rdkit().AddHs(parse_smiles(smiles))
+    graph = Rich()(mol)
+    value = torch.tensor([logp for logp, _ in rdMolDescriptors._CalcCrippenContribs(mol)])
+    graph.value = value[graph.node_atom]
+    return graph
 
 
 def _published(
-    task: str, rows: Sequence[Cells], graph: Callable[[Cells], Data], seed: int
+    task: str,
+    rows: Sequence[tuple[int, Cells]],
+    molecules: TableMolecules,
+    graph: Callable[[int, Cells], Data],
+    seed: int,
+    most: Mapping[str, int],
 ) -> AtomMolecules:
     """Keeps the published parts; training molecules that the test part has too are left out."""
     order = shuffled(len(rows), mix(seed, "atoms", task))
-    by_part: dict[str, list[Cells]] = {"train": [], "test": []}
+    by_part: dict[str, list[tuple[int, Cells]]] = {"train": [], "test": []}
     for part, own in by_part.items():
-        given = [rows[place] for place in order if rows[place]["part"] == part]
-        own.extend(given[: MOST[part]])
-    seen = {plain_smiles(row["smiles"]) for row in by_part["test"]}
+        given = [rows[number] for number in order if rows[number][1]["part"] == part]
+        own.extend(given[: most.get(part)])
+    seen = {molecules.same(place) for place, _ in by_part["test"]}
     train: list[Data] = []
-    for row in by_part["train"]:
-        if (key := plain_smiles(row["smiles"])) not in seen:
+    for place, row in by_part["train"]:
+        if (key := molecules.same(place)) not in seen:
             seen.add(key)
-            train.append(graph(row))
-    test, tenth = [graph(row) for row in by_part["test"]], len(train) // 10
+            train.append(graph(place, row))
+    test, tenth = [graph(*one) for one in by_part["test"]], len(train) // 10
     return AtomMolecules(train[tenth:], train[:tenth], test)
 
 
-def _cliffs(task: str, seed: int, folder: Path) -> AtomMolecules:
+def _cliffs(task: str, seed: int, folder: Path, most: Mapping[str, int]) -> AtomMolecules:
     """A fifth of the molecules, all of them in pairs, is the test part, and a tenth validation."""
-    molecules, pairs = (
-        [row for row in _rows(folder, name) if row["target"] == task] for name in FILES[task]
-    )
+    table, of_pairs = FILES[task]
+    molecules = table_molecules(folder / table, Rich(), "rich")
+    pairs = [row for row in _rows(folder, of_pairs) if row["target"] == task]
     graphs: dict[int, Data] = {}
-    for row in molecules:
-        try:
-            graphs[int(row["row"])] = made = Rich()(row["smiles"])
-        except MoleculeError:
-            continue
-        made.y = torch.tensor([float(row["y"])])
+    first: dict[int, int] = {}
+    same = []
+    for line, row in enumerate(_rows(folder, table)):
+        if row["target"] == task and molecules.same(line) >= 0:
+            number = int(row["row"])
+            graphs[number] = made = molecules.graph(line)
+            made.y = torch.tensor([float(row["y"])])
+            same.append((first.setdefault(molecules.same(line), number), number))
     ends = [(int(row["row_i"]), int(row["row_j"])) for row in pairs]
     known = [k for k, (i, j) in enumerate(ends) if i in graphs and j in graphs]
-    first: dict[str, int] = {}
-    same = [(first.setdefault(plain_smiles(graph.smiles), n), n) for n, graph in graphs.items()]
     groups = joined(graphs, [*(ends[k] for k in known), *same])
     paired = {n for k in known for n in ends[k]}
     order = [groups[place] for place in shuffled(len(groups), mix(seed, "atoms", task))]
@@ -152,7 +175,7 @@ def _cliffs(task: str, seed: int, folder: Path) -> AtomMolecules:
         else:
             is_open = len(valid) + len(group) <= len(graphs) // 10
             (valid if is_open else train).extend(group)
-    train = train[: MOST["train"]]
+    train = train[: most.get("train")]
     place = {n: k for k, n in enumerate(test)}
     found = []
     for k in known:
