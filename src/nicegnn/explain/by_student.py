@@ -7,7 +7,7 @@ from dataclasses import replace
 import torch
 
 from nicegnn.explain.explanation import Explanation, Unit, scores_only, share_of_odds
-from nicegnn.explain.trust import Flag, Status, flags_of
+from nicegnn.explain.trust import Flag
 from nicegnn.graph.case import merge_equal
 from nicegnn.intervention.query import Query
 from nicegnn.student.network import StudentNetwork, view_bonds
@@ -39,12 +39,9 @@ def student_explanation(net: StudentNetwork, query: Query, unit: Unit) -> Explan
     score = share_of_odds(loss) if unit == "odds" else loss
     whole = graph_error(error[reached], view.graph[reached], case.num_graphs)
     flags = int(Flag.STUDENT) + int(Flag.UNCERTAIN) * (whole > net.limit)  # [B]
-    empty = torch.bincount(case.edge_batch, minlength=case.num_graphs) == 0
-    flags = torch.where(empty, flags | int(Flag.NO_EDGES), flags)
     return replace(
-        scores_only(case, score, query.explained, query.clean),
+        scores_only(case, score, query.explained, query.clean, flags=flags),
         bond_loss=torch.where(reached, loss, 0.0),
         bond_stderr=torch.where(reached, stderr, 0.0),
-        status=Status("none", flags_of(flags)),
         unit=unit,
     )

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
@@ -24,9 +23,6 @@ from nicegnn.target.frozen_model import Level, Target, fingerprint
 
 if TYPE_CHECKING:
     from nicegnn.explain.explainer import Explainer
-
-logger = logging.getLogger("nicegnn")
-_MANY_EDGES, _LONG = 20_000, 60.0  # edges from which cost is estimated; seconds worth a word
 
 
 @dataclass(frozen=True)
@@ -59,7 +55,7 @@ class Call:
     seed: int
     explained: Tensor | None
     roots: Roots | None  # for nodes and pairs
-    title: str | None  # of a bar; None shows none
+    progress: bool
     undirected: bool
 
     @property
@@ -70,7 +66,7 @@ class Call:
         """Explains batches of at most `size` graphs, and joins what was explained."""
         parts: list[Explanation] = []
         device, total = self.target.device, self.num_graphs
-        with progress_bar(self.title or "", total, shown=self.title is not None) as advance:
+        with progress_bar("Explaining", total, shown=self.progress) as advance:
             for first in range(0, total, total if isinstance(self.graphs, Batch) else size):
                 batch: Any = self.graphs
                 if not isinstance(batch, Batch):
@@ -128,7 +124,7 @@ def open_call(
     progress: Any = False,
 ) -> Call:
     """Checks all that `Explainer.explain` is given, once, and copies the model for this call."""
-    config, title = explainer.config, None
+    config, is_part = explainer.config, index is not None or pairs is not None
     seed = config.seed if seed is None else whole_number("seed", seed)
     explained = explained_class(target)
     check_choice("progress", progress, (True, False))
@@ -137,16 +133,6 @@ def open_call(
     label = explainer.target.label
     if explainer.target.mode == "multilabel":
         label, explained = _explained_label(explainer, explained), None
-    is_part = index is not None or pairs is not None
-    ahead = "" if is_part or kinds else long_work(explainer, graphs, is_shown=progress)
-    if progress:
-        title = f"Explaining ({ahead})" if ahead else "Explaining"
-    elif ahead:
-        logger.warning(
-            "Explaining takes %s. progress=True shows how far it is; a part of the graph, or nodes "
-            "by `index`, take less.",
-            ahead,
-        )
     explainer.to(explainer.target.device)  # what was learned follows the model
     work, roots = _private(explainer.target, label, kinds, index, pairs), None
     if is_part:
@@ -154,7 +140,7 @@ def open_call(
         graphs = roots.units
     else:
         graphs = to_batch(graphs) if isinstance(graphs, Data) else graph_list(graphs)
-    call = Call(work, graphs, seed, explained, roots, title, config.undirected)
+    call = Call(work, graphs, seed, explained, roots, progress, config.undirected)
     if explained is not None and explained.numel() not in (1, call.num_graphs):
         raise TargetError(
             f"`target` must be one class or one per explained output, {call.num_graphs} "
@@ -263,22 +249,6 @@ def checked_background(
             f"{weights}, got {background.model}). Pass graphs, or record it again."
         )
     return background.to(target.device)
-
-
-def long_work(explainer: Explainer, graphs: Any, *, is_shown: bool) -> str:
-    """Returns what is ahead in words, or nothing if it is little.
-
-    Without a bar only one large graph is estimated: for many small ones it would take too long.
-    """
-    is_one = isinstance(graphs, Data) and not isinstance(graphs, Batch)
-    if not (is_shown or is_one):
-        return ""
-    listed = [graphs] if isinstance(graphs, Data) else graph_list(graphs)
-    edges = [graph.get("edge_index") for graph in listed]
-    if sum(one.numel() // 2 for one in edges if isinstance(one, Tensor)) <= _MANY_EDGES:
-        return ""
-    ahead = explainer.estimate(graphs)
-    return str(ahead) if ahead.seconds > _LONG else ""
 
 
 def _explained_label(explainer: Explainer, target: Tensor | None) -> int | None:

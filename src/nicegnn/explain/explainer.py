@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, Self
+from typing import Any, ClassVar, Self
 
 import torch
 from torch import Tensor, nn
@@ -18,10 +18,6 @@ from nicegnn.explain.checks import checked_device
 from nicegnn.explain.explanation import Explanation
 from nicegnn.target.frozen_model import Inputs, Target, fingerprint
 from nicegnn.target.output import Mode, ReturnType
-
-if TYPE_CHECKING:
-    from nicegnn.explain.estimate import Estimate
-
 
 Index = int | Tensor | list[int] | tuple[str, int | Tensor | list[int]] | None
 
@@ -36,7 +32,7 @@ class Explainer(ABC):
 
     Subclasses implement `_explain_batch`, which changes nothing on the explainer, and, if they
     learn, `_fit_units`, which sets what was learned at its end. `explain_settings` names settings
-    that no fit depends on, parts with a dot (``boundary.risk_target``), beside those of base
+    that no fit depends on, parts with a dot (``attribution.num_nodes``), beside those of base
     classes. For ``mode``, ``return_type``, ``inputs`` and ``batched`` see `Target`. Explainers can
     be pickled if their model can.
     """
@@ -88,18 +84,11 @@ class Explainer(ABC):
             pairs: pairs of nodes to explain, ``[2, K]``, for models that take ``edge_label_index``;
                 one explanation each.
             seed: overrides ``config.seed``; equal seeds give equal results.
-            progress: shows a bar, with the time that is left; for much work it also says what
-                `estimate` expects.
+            progress: shows a bar, with the time that is left.
         """
         asked: dict[str, Any] = {"target": target, "index": index, "pairs": pairs}
         call = open_call(self, graphs, **asked, seed=seed, progress=progress)
         return call.run(self._explain_batch, self.config.batch_size)
-
-    def estimate(self, graphs: Data | Batch | str | Sequence[Data] | Sequence[str]) -> Estimate:
-        """Returns what `explain` would cost for these graphs, by timing a small part of them."""
-        from nicegnn.explain.estimate import estimate
-
-        return estimate(self, graphs)
 
     # --- what is learned -------------------------------------------------------------------------
 

@@ -14,7 +14,7 @@ from torch_geometric.data import Data, HeteroData
 
 from nicegnn.errors import GraphError
 from nicegnn.explain.checks import checked_device, share_or_number, whole_number
-from nicegnn.explain.trust import Flag, Status, Trust
+from nicegnn.explain.trust import Flag, Status, Trust, flags_of
 from nicegnn.graph.case import Bonds, Case, edge_slots, rank_within
 from nicegnn.graph.kinds import Kinds
 
@@ -24,7 +24,8 @@ if TYPE_CHECKING:
     from nicegnn.molecule.picture import Palette, Picture
 
 # attributes of an explanation with an entry per bond, graph, atom or edge; some may be None
-PER_BOND = ("bond_score", "bond_loss", "bond_change", "bond_stderr", "bond_gate", "bond_reached")
+_OF_LOSS = ("bond_loss", "bond_change", "bond_stderr", "bond_gate")
+PER_BOND = ("bond_score", "bond_reached", *_OF_LOSS)
 _OF_BOUNDARY = ("completeness_gap", "risk_corrupted", "risk_boundary", "restored")
 PER_GRAPH = ("target", "prediction", *_OF_BOUNDARY, "index")
 PER_ATOM = ("atom_score", "atom_loss", "atom_stderr", "atom_place", "attribute_score")
@@ -77,7 +78,7 @@ class Explanation:
     risk_corrupted: Tensor  # R(0), [B]
     risk_boundary: Tensor  # R(rho*), [B]
     restored: Tensor  # restored share of each graph's edges at the boundary, [B]
-    status: Status  # how the boundary was found, flags per graph, advice
+    status: Status  # flags per graph, advice, notes
     unit: Unit = "own"  # of `bond_score`
     index: Tensor | None = None  # explained node of each graph, [B], or pair of nodes, [B, 2]
     smiles: tuple[str, ...] | None = None  # of each graph, empty where it carries none, [B]
@@ -316,15 +317,22 @@ def share_of_odds(loss: Tensor) -> Tensor:
 
 
 def scores_only(
-    case: Case, bond_score: Tensor, target: Tensor, prediction: Tensor, notes: Sequence[str] = ()
+    case: Case,
+    bond_score: Tensor,
+    target: Tensor,
+    prediction: Tensor,
+    *,
+    notes: Sequence[str] = (),
+    flags: Tensor | int = 0,
 ) -> Explanation:
-    """Returns the explanation of a method that gives scores and has no boundary."""
-    per_bond, per_graph = (torch.full_like(v, torch.nan) for v in (bond_score, prediction[:, 0]))
-    edges = torch.bincount(case.edge_batch, minlength=case.num_graphs).tolist()
-    flags = tuple(Flag.NO_EDGES if number == 0 else Flag.OK for number in edges)
-    names = ("bond_loss", "bond_change", "bond_stderr", "bond_gate")
-    unknown: dict[str, Any] = dict.fromkeys(names, per_bond)
-    unknown |= dict.fromkeys(_OF_BOUNDARY, per_graph)
+    """Returns the explanation of a method that gives scores of bonds alone, ``[M]``.
+
+    ``flags`` are sums of them, ``[B]``; a graph without edges has no other.
+    """
+    edges = torch.bincount(case.edge_batch, minlength=case.num_graphs)
+    numbers = torch.where(edges == 0, int(Flag.NO_EDGES), flags)
+    unknown: dict[str, Any] = dict.fromkeys(_OF_LOSS, torch.full_like(bond_score, torch.nan))
+    unknown |= dict.fromkeys(_OF_BOUNDARY, torch.full_like(prediction[:, 0], torch.nan))
     return Explanation(
         edge_index=case.batch.edge_index,
         bonds=case.bonds,
@@ -334,7 +342,7 @@ def scores_only(
         target=target,
         prediction=prediction,
         **unknown,
-        status=Status("none", flags, tuple(notes)),
+        status=Status(flags_of(numbers), tuple(notes)),
         smiles=smiles_of(case.batch),
         edge_kind=case.kind,
     )
@@ -384,7 +392,7 @@ def concatenate(parts: Sequence[Explanation]) -> Explanation:
         edge_index=joined([p.edge_index for p in parts], num_nodes),
         bonds=bonds,
         ptr=torch.cat([parts[0].ptr[:1], joined([p.ptr[1:] for p in parts], num_nodes)]),
-        status=Status(parts[0].status.boundary, flags, notes),
+        status=Status(flags, notes),
         smiles=tuple(smiles) if any(smiles) else None,
         trust=Trust.join(trusts) if len(trusts) == len(parts) else None,
         whole=whole,

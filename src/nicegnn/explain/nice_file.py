@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 Net = TypeVar("Net", bound=nn.Module)
 
-_VERSION = 5  # of files of explainers
+_VERSION = 6  # of files of explainers
 _PARTS = ("background", "gates", "student")  # what names of tensors start with
 
 
@@ -112,8 +112,8 @@ def _made(
     gates, student = (tensors_below(tensors, part) for part in ("gates", "student"))
     with SeededWeights(0):  # new layers draw weights; they are replaced
         if gates:
-            sizes = gates["mean"].numel(), config.boundary, gates["trained"].numel()
-            nice.gates = _filled(GateNetwork(*sizes), gates, nice.target)
+            width = gates["first.weight"].size(1)
+            nice.gates = _filled(GateNetwork(width, config.boundary), gates, nice.target)
         if description["student"] is not None:
             net = StudentNetwork(**description["student"])
             nice.student = _filled(net, student, nice.target).eval()
@@ -124,8 +124,8 @@ def _made(
 
 def _filled(net: Net, held: Mapping[str, Tensor], target: Target) -> Net:
     """Returns a network with the tensors of a file, which must be those that it has."""
-    weight = next((w for w in target.model.parameters() if w.is_floating_point()), held["mean"])
-    needed = net.to(weight.dtype).state_dict()
+    floats = (w for w in (*target.model.parameters(), *held.values()) if w.is_floating_point())
+    needed = net.to(next(floats).dtype).state_dict()
     for name in dict.fromkeys([*needed, *held]):
         wanted, found = (
             "none" if name not in one else f"{one[name].dtype} {tuple(one[name].shape)}"

@@ -7,7 +7,6 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
-from nicegnn.boundary.gate_network import node_states
 from nicegnn.errors import GraphError
 from nicegnn.intervention.query import Query
 
@@ -26,6 +25,15 @@ class BondView:
     graph: Tensor  # graph of each bond, [M]
     edge: Tensor  # mean ``edge_attr`` of each bond if the model reads it, [M, K]
     label: Tensor  # explained class of each graph, counted from 1; 0 for all outputs, [B]
+
+
+def node_states(query: Query) -> Tensor:
+    """Returns the states of each node, of the input and all layers, ``[V, D]``."""
+    batch, states = query.case.batch, list(query.states)
+    if isinstance(batch.get("x"), Tensor):
+        x = batch.x.flatten(1) if batch.x.dim() > 1 else batch.x.unsqueeze(1)
+        states.insert(0, x.nan_to_num(0, 0, 0))  # a model that does not read x may have NaN there
+    return torch.cat([state.to(query.clean.dtype) for state in states], dim=1)
 
 
 def view_bonds(query: Query) -> BondView:

@@ -116,7 +116,6 @@ class Job:
             "device": explainer.target.device.type,
             "torch": torch.__version__,
             "nicegnn": nicegnn.__version__,
-            "boundary": out.status.boundary,
             "notes": list(out.status.notes),
         }
         return out

@@ -32,7 +32,6 @@ DAMAGES = {
     "exchange, own": "8 medoids of the molecule itself",
     "atoms": "features of the bond's two atoms",
     "bonds and atoms": "bonds and atoms together",
-    "bonds and order": "bonds with a learned order (a fit)",
     "exchange, twice": "8 medoids, and once more while the best bond is exchanged",
 }
 NAMES = DAMAGES | {rival: rival for rival in RIVALS}

@@ -96,7 +96,6 @@ def test_only_what_changes_a_fit_is_fitted_anew(
     for changes, is_another_fit in (
         ({}, False),
         ({"attribution__num_nodes": 3}, False),
-        ({"boundary__risk_target": 0.2}, False),
         ({"chunk_edges": 100_000}, False),
         ({"boundary__beta": 0.2}, True),
         ({"boundary__penalty": 0.5}, True),

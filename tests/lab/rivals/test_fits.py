@@ -11,22 +11,17 @@ from torch import Tensor
 from nicegnn import NICE, Explainer, NICEConfig
 from nicegnn_lab.rivals.fits import adopt, fit_settings
 from tests.conftest import random_graph
-from tests.explain.small_models import FAST, make
+from tests.explain.small_models import PAPER, make
 
 OTHERWISE: dict[str, Any] = {  # settings that only explain() reads, with other values than in `FEW`
     "seed": 7,
     "batch_size": 2,
     "chunk_edges": 100,
-    "score": "order",
-    "boundary.risk_target": 0.3,
-    "boundary.graph_steps": 2,
-    "attribution.path": "joint",
-    "attribution.anchor": "clean",
     "attribution.num_draws": 2,
     "attribution.num_nodes": 2,
-    "attribution.quadrature": "riemann",
+    "attribution.quadrature": "gauss",
 }
-FEW = FAST.with_(boundary__steps=3)
+FEW = PAPER.with_(boundary__steps=3)
 SOME = [random_graph(5 + n % 4, seed=n) for n in range(6)]
 
 
@@ -56,7 +51,7 @@ def test_settings_that_only_explain_reads_leave_the_gates_as_they_are(
     assert fit_settings(other) == fit_settings(plain)
     near = {"rtol": 1e-3, "atol": 1e-4} if name == "chunk_edges" else {"rtol": 0, "atol": 0}
     if name == "chunk_edges":  # draws that run together are rounded together
-        found, expected = (nice.explain(SOME, boundary=True).bond_gate for nice in (other, plain))
+        found, expected = (nice.explain(SOME).bond_gate for nice in (other, plain))
         torch.testing.assert_close(found, expected, **near)
         return
     for ours, theirs in zip(gates_of(plain), gates_of(other), strict=True):
@@ -78,7 +73,7 @@ def test_each_setting_belongs_either_to_the_fit_or_to_explain_alone() -> None:
 
 
 def test_adopted_gates_explain_as_if_they_were_fitted_again(plain: NICE) -> None:
-    config = FEW.with_(score="order", attribution__num_draws=2, boundary__risk_target=0.3)
+    config = FEW.with_(attribution__num_draws=2)
     adopted, again = NICE(plain.target.model, config), fitted(config)
     before = [value.clone() for value in gates_of(plain)]
     adopt(adopted, plain)
