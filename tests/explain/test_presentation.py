@@ -273,7 +273,6 @@ def test_bad_drawings_are_explained(one: Explanation, two: Explanation) -> None:
         ({"top": 1.5}, r"`top` must be a share in \(0, 1\]"),
         ({"most": 0}, "`most` must be"),
         ({"columns": 0}, "`columns` must be"),
-        ({"limit": -1.0}, "`limit` must be"),
         ({"title": 3}, "`title` must be a text"),
         (
             {"truth": torch.ones(3, dtype=torch.bool)},

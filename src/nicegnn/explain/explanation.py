@@ -12,8 +12,9 @@ import torch
 from torch import Tensor
 from torch_geometric.data import Data, HeteroData
 
+from nicegnn.config import Count, check_number
 from nicegnn.errors import GraphError
-from nicegnn.explain.checks import checked_device, share_or_number, whole_number
+from nicegnn.explain.checks import checked_device, share_or_number
 from nicegnn.explain.trust import Flag, Status, Trust, flags_of
 from nicegnn.graph.case import Bonds, Case, edge_slots, rank_within
 from nicegnn.graph.kinds import Kinds
@@ -25,9 +26,9 @@ if TYPE_CHECKING:
 
 # attributes of an explanation with an entry per bond, graph, atom or edge; some may be None
 _OF_LOSS = ("bond_loss", "bond_change", "bond_stderr", "bond_gate")
-PER_BOND = ("bond_score", "bond_reached", *_OF_LOSS)
 _OF_BOUNDARY = ("completeness_gap", "risk_corrupted", "risk_boundary", "restored")
-PER_GRAPH = ("target", "prediction", *_OF_BOUNDARY, "index")
+PER_BOND = ("bond_score", "bond_reached", *_OF_LOSS)
+PER_GRAPH = ("target", "prediction", *_OF_BOUNDARY, "index", "smiles", "status", "trust")
 PER_ATOM = ("atom_score", "atom_loss", "atom_stderr", "atom_place", "attribute_score")
 PER_EDGE = ("edge_origin", "edge_kind")
 
@@ -170,7 +171,16 @@ class Explanation:
 
     def split(self) -> list[Explanation]:
         """Returns one explanation per graph, with node numbers of its own graph."""
-        edges, bonds = (
+        return self._parts(self.num_graphs)
+
+    def first(self, most: int) -> Explanation:
+        """Returns the explanation of the first graphs."""
+        check_number("most", most, Count)
+        return self if self.num_graphs <= most else concatenate(self._parts(most))
+
+    def _parts(self, most: int) -> list[Explanation]:
+        """Returns one explanation for each of the first graphs."""
+        of_edges, of_bonds = (
             torch.split(
                 batch.argsort(stable=True),
                 torch.bincount(batch, minlength=self.num_graphs).tolist(),
@@ -178,45 +188,26 @@ class Explanation:
             for batch in (self.edge_batch, self.bonds.batch)
         )
         place = edge_slots(self.bonds.batch, self.num_graphs)  # of each bond in its graph, [M]
-        return [self._part(g, g + 1, edges[g], bonds[g], place) for g in range(self.num_graphs)]
-
-    def first(self, most: int) -> Explanation:
-        """Returns the explanation of the first graphs."""
-        most = whole_number("most", most)
-        if self.num_graphs <= most:
-            return self
-        is_kept = self.bonds.batch < most
-        edges, bonds = (kept.nonzero().view(-1) for kept in (self.edge_batch < most, is_kept))
-        return self._part(0, most, edges, bonds, is_kept.cumsum(0) - 1)
-
-    def _part(
-        self, first: int, last: int, edges: Tensor, bonds: Tensor, place_of: Tensor
-    ) -> Explanation:
-        """Returns some graphs, side by side; ``place_of`` are the new numbers of bonds, ``[M]``."""
-        graphs, offset, kept = slice(first, last), self.ptr[first], self.bonds
-        nodes = slice(int(offset), int(self.ptr[last]))
-        places = ((PER_BOND, bonds), (PER_GRAPH, graphs), (PER_ATOM, nodes), (PER_EDGE, edges))
-        values = {
-            name: getattr(self, name)[place]
-            for names, place in places
-            for name in names
-            if getattr(self, name) is not None
-        }
-        return replace(
-            self,
-            edge_index=self.edge_index[:, edges] - offset,
-            bonds=Bonds(
-                kept.index[:, bonds] - offset,
-                place_of[kept.edge_bond[edges]],
-                kept.batch[bonds] - first,
+        parts, ptr, kept = [], self.ptr.tolist(), self.bonds
+        for graph, edges, bonds in zip(range(most), of_edges, of_bonds, strict=False):
+            first, last = ptr[graph : graph + 2]
+            levels = {PER_BOND: bonds, PER_GRAPH: slice(graph, graph + 1)}
+            levels |= {PER_ATOM: slice(first, last), PER_EDGE: edges}
+            values = {
+                name: getattr(self, name)[where]
+                for names, where in levels.items()
+                for name in names
+                if getattr(self, name) is not None
+            }
+            values["edge_index"] = self.edge_index[:, edges] - first
+            values["bonds"] = Bonds(
+                kept.index[:, bonds] - first,
+                place[kept.edge_bond[edges]],
+                torch.zeros_like(bonds),
                 kept.count[bonds],
-            ),
-            ptr=self.ptr[first : last + 1] - offset,
-            status=replace(self.status, flags=self.status.flags[graphs]),
-            smiles=None if self.smiles is None else self.smiles[graphs],
-            trust=None if self.trust is None else self.trust.take(graphs),
-            **values,
-        )
+            )
+            parts.append(replace(self, **values, ptr=self.ptr[graph : graph + 2] - first))
+        return parts
 
     def to(self, device: str | torch.device) -> Explanation:
         """Returns the same explanation with all its tensors on a device."""
@@ -251,8 +242,6 @@ class Explanation:
         columns: int = 3,
         most: int = 12,
         palette: str | Palette | None = None,
-        signed: bool | None = None,
-        limit: float | None = None,
     ) -> Picture:
         """Returns a picture of each graph, bonds and atoms coloured by their scores.
 
@@ -270,9 +259,6 @@ class Explanation:
             columns: graphs side by side.
             most: graphs that are drawn at most.
             palette: ``"score"``, ``"gate"``, ``"dark"`` or a `Palette`.
-            signed: whether negative numbers get the second hue; by default where there are any.
-            limit: number that has the full colour, by default 1 for shares of the odds, so that
-                pictures can be compared, else the largest that is drawn.
         """
         from nicegnn.explain.pictures import draw
 
@@ -284,11 +270,9 @@ class Explanation:
             truth=truth,
             title=title,
             most=most,
-            limit=limit,
             size=size,
             columns=columns,
             palette=("gate" if value == "gate" else "score") if palette is None else palette,
-            signed=signed,
         )
 
     def _repr_mimebundle_(self, **_: Any) -> dict[str, str]:
@@ -375,26 +359,21 @@ def concatenate(parts: Sequence[Explanation]) -> Explanation:
         joined([p.bonds.batch for p in parts], num_graphs),
         torch.cat([p.bonds.count for p in parts]),
     )
-    flags = tuple(flag for p in parts for flag in p.status.flags)
-    notes = tuple(dict.fromkeys(note for p in parts for note in p.status.notes))
     smiles = [one for p in parts for one in p.smiles or ("",) * p.num_graphs]
-    whole = parts[0].whole if all(p.whole is parts[0].whole for p in parts) else None
-    names = (*PER_BOND, *PER_GRAPH, *PER_ATOM, *PER_EDGE)
-    held = {name: [getattr(p, name) for p in parts] for name in names}
-    held["edge_origin"] = [None] if whole is None else held["edge_origin"]
-    values: dict[str, Any] = {
-        name: None if any(one is None for one in those) else torch.cat(those)
-        for name, those in held.items()
-    }
-    trusts = [p.trust for p in parts if p.trust is not None]
+    values: dict[str, Any] = {"smiles": tuple(smiles) if any(smiles) else None}
+    values["status"], values["whole"] = Status.join([p.status for p in parts]), parts[0].whole
+    if any(p.whole is not parts[0].whole for p in parts):
+        parts = [replace(p, whole=None, edge_origin=None) for p in parts]
+        values["whole"] = None
+    for name in {*PER_BOND, *PER_GRAPH, *PER_ATOM, *PER_EDGE} - values.keys():
+        held = [getattr(p, name) for p in parts]
+        is_known = all(one is not None for one in held)
+        join = Trust.join if name == "trust" else torch.cat
+        values[name] = join(held) if is_known else None
     return replace(
         parts[0],
         edge_index=joined([p.edge_index for p in parts], num_nodes),
         bonds=bonds,
         ptr=torch.cat([parts[0].ptr[:1], joined([p.ptr[1:] for p in parts], num_nodes)]),
-        status=Status(flags, notes),
-        smiles=tuple(smiles) if any(smiles) else None,
-        trust=Trust.join(trusts) if len(trusts) == len(parts) else None,
-        whole=whole,
         **values,
     )

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, fields, replace
 from enum import IntFlag
-from typing import Any, Literal
+from typing import Literal
 
 import torch
 from torch import Tensor
@@ -86,6 +86,16 @@ class Status:
         """Returns the same status with more notes."""
         return replace(self, notes=(*self.notes, *notes))
 
+    def __getitem__(self, graphs: slice) -> Status:
+        """Returns the flags of some graphs, with all notes."""
+        return replace(self, flags=self.flags[graphs])
+
+    @staticmethod
+    def join(parts: Sequence[Status]) -> Status:
+        """Joins the flags of several batches; no note is repeated."""
+        flags = tuple(flag for part in parts for flag in part.flags)
+        return Status(flags, tuple(dict.fromkeys(note for part in parts for note in part.notes)))
+
     def __str__(self) -> str:
         lines = [f"{len(self.flags)} graph(s)", *self.notes]
         for flag, advice in ADVICE.items():
@@ -126,7 +136,7 @@ class Trust:
             + Flag.DO_NOT_USE * ((self.chance < LOOK) & ~is_unmoved)
         )
 
-    def take(self, graphs: slice) -> Trust:
+    def __getitem__(self, graphs: slice) -> Trust:
         """Returns the numbers of some graphs."""
         return Trust(**{name: value[graphs] for name, value in self.columns().items()})
 
@@ -137,9 +147,8 @@ class Trust:
     @staticmethod
     def join(parts: Sequence[Trust]) -> Trust:
         """Joins the numbers of several batches."""
-        names = [one.name for one in fields(Trust)]
-        joined: dict[str, Any] = {n: torch.cat([getattr(p, n) for p in parts]) for n in names}
-        return Trust(**joined)
+        columns = zip(*(part.columns().values() for part in parts), strict=True)
+        return Trust(*map(torch.cat, columns))
 
 
 def boundary_flags(corrupted: Tensor, boundary: Tensor, restored: Tensor) -> Tensor:

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor
 
-from nicegnn.errors import ConfigError
 from nicegnn.explain.explanation import Explanation
 from nicegnn.explain.trust import ADVICE, Flag
 from nicegnn.molecule.smiles import MoleculeError, matched_molecule, require_rdkit
@@ -23,7 +22,6 @@ _NAMED = 3  # bonds that words name
 
 def summarise(out: Explanation, most: int = 20) -> str:
     """Returns the result in words; see `Explanation.summary`."""
-    check_most(most)
     listed = out.first(most)
     parts, mols = listed.split(), molecules(listed)
     is_one = out.num_graphs == 1
@@ -53,12 +51,6 @@ def summarise(out: Explanation, most: int = 20) -> str:
             where = "" if is_one else f", {number} of {out.num_graphs} graphs"
             lines.append(f"Take care ({flag.name}{where}): {ADVICE[flag]}")
     return "\n".join([*lines, *out.status.notes])
-
-
-def check_most(most: int) -> None:
-    """Raises `ConfigError` unless at least one graph is asked for."""
-    if type(most) is not int or most < 1:
-        raise ConfigError(f"`most` must be a whole number of at least 1 (got {most!r}).")
 
 
 def trust_words(numbers: Mapping[str, float], *, is_class: bool = True, among: str = "") -> str:
