@@ -64,15 +64,12 @@ class Settings:
             50
         """
         plain: dict[str, Any] = {}
-        parts: dict[str, dict[str, Any]] = {}
         for key, value in changes.items():
             part, _, name = key.partition("__")
             if name and part in _parts(type(self)):
-                parts.setdefault(part, {})[name] = value
+                plain[part] = plain.get(part, getattr(self, part)).with_(**{name: value})
             else:
                 plain[key] = value
-        for part, values in parts.items():
-            plain[part] = plain.get(part, getattr(self, part)).with_(**values)
         _check_names(type(self), plain)
         return replace(self, **plain)
 
@@ -95,11 +92,10 @@ class Settings:
     def to_toml(self) -> str:
         """Returns the settings as TOML text, without those that are None, which TOML cannot say."""
         plain = {key: value for key, value in self.to_dict().items() if value is not None}
-        tables = [key for key, value in plain.items() if isinstance(value, dict)]
+        tables = {key: value for key, value in plain.items() if isinstance(value, dict)}
         lines = [f"{k} = {json.dumps(v)}" for k, v in plain.items() if k not in tables]
-        for table in tables:
-            items = (f"{k} = {json.dumps(v)}" for k, v in plain[table].items())
-            lines += ["", f"[{table}]", *items]
+        for name, table in tables.items():
+            lines += ["", f"[{name}]", *(f"{k} = {json.dumps(v)}" for k, v in table.items())]
         return "\n".join(lines) + "\n"
 
     @classmethod

@@ -83,7 +83,7 @@ def spoil(tensors: dict[str, Tensor], prefix: str, change: Callable[[Tensor], Te
         lambda t, d: d.update(taught=[1]),
         lambda t, d: d["background"].update(num=1e400),
         lambda t, d: d["background"].update(layers=["x"]),
-        lambda t, d: d["student"].update(hidden_size=3),
+        lambda t, d: d["student"].update(num_labels=7),
     ],
 )
 def test_a_spoiled_file_is_one_line_that_names_it(

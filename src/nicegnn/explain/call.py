@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from torch import Tensor, nn
@@ -77,7 +76,10 @@ class Call:
                 number, explained = batch.num_graphs, self.explained
                 if explained is not None and explained.numel() > 1:
                     explained = explained[first : first + number]
-                move = partial(_move, advance, first, number)
+
+                def move(share: float, note: str, done: int = first, ahead: int = number) -> None:
+                    advance(done + ahead * share, note)
+
                 parts.append(explain(Work(batch, self.target, self.seed, explained, move)))
                 advance(first + number, "")
         joined = concatenate(parts)
@@ -124,8 +126,7 @@ def open_call(
     progress: Any = False,
 ) -> Call:
     """Checks all that `Explainer.explain` is given, once, and copies the model for this call."""
-    config, is_part = explainer.config, index is not None or pairs is not None
-    seed = config.seed if seed is None else whole_number("seed", seed)
+    seed = explainer.config.seed if seed is None else whole_number("seed", seed)
     explained = explained_class(target)
     check_choice("progress", progress, (True, False))
     explainer.check_model()
@@ -134,13 +135,12 @@ def open_call(
     if explainer.target.mode == "multilabel":
         label, explained = _explained_label(explainer, explained), None
     explainer.to(explainer.target.device)  # what was learned follows the model
-    work, roots = _private(explainer.target, label, kinds, index, pairs), None
-    if is_part:
-        roots = _choose(work, graphs, index, pairs)
+    work, roots = _private(explainer.target, label, kinds, graphs, index, pairs)
+    if roots is not None:
         graphs = roots.units
     else:
         graphs = to_batch(graphs) if isinstance(graphs, Data) else graph_list(graphs)
-    call = Call(work, graphs, seed, explained, roots, progress, config.undirected)
+    call = Call(work, graphs, seed, explained, roots, progress, explainer.config.undirected)
     if explained is not None and explained.numel() not in (1, call.num_graphs):
         raise TargetError(
             f"`target` must be one class or one per explained output, {call.num_graphs} "
@@ -162,7 +162,7 @@ def open_fit(
     """Checks all that `Explainer.fit` is given, and copies the model for this call."""
     seed = explainer.config.seed if seed is None else whole_number("seed", seed)
     check_choice("progress", progress, (True, False))
-    label, is_part = explainer.target.label, index is not None or pairs is not None
+    label = explainer.target.label
     if target is not None:
         label = whole_number("target", target, TargetError)
         if explainer.target.mode != "multilabel":
@@ -176,22 +176,10 @@ def open_fit(
             "`graphs` must have one kind of nodes and edges for fit() and teach() (got "
             "HeteroData). NICE(model).explain(graph) needs neither."
         )
-    work = _private(explainer.target, label, kinds, index, pairs)
-    units = _choose(work, graphs, index, pairs).units if is_part else stackable(graphs)
+    work, roots = _private(explainer.target, label, kinds, graphs, index, pairs)
+    units = stackable(graphs) if roots is None else roots.units
     _check_features(units[0], work.model)
     return FitWork(work, units, seed, progress)
-
-
-def _choose(work: Target, graph: Any, index: Any, pairs: Any) -> Roots:
-    """Returns the nodes, or pairs, of a graph to explain."""
-    if not isinstance(graph, Data):
-        raise TargetError(
-            f"`graphs` must be one Data if `index` or `pairs` is given (got {type(graph).__name__})"
-            ". Explain one graph at a time."
-        )
-    batch = to_batch(graph)
-    _check_features(batch, work.model)
-    return choose_roots(work, batch.to(work.device), index, pairs)
 
 
 def _check_features(graph: Data, model: nn.Module) -> None:
@@ -235,7 +223,7 @@ def checked_background(
     if not isinstance(background, Background):
         try:
             graphs, kinds = read_graphs(background, target)
-            work = _private(target, target.label, kinds)
+            work, _ = _private(target, target.label, kinds, graphs, None, None)
             target.kinds = kinds  # numbers of kinds in the background are those of its graphs
             return record_background(work, graphs, num_prototypes)
         except GraphError as error:
@@ -270,15 +258,19 @@ def _explained_label(explainer: Explainer, target: Tensor | None) -> int | None:
 
 
 def _private(
-    target: Target, label: int | None, kinds: Kinds | None, index: Any = None, pairs: Any = None
-) -> Target:
-    """Returns a target for one call, with a private copy of the model."""
+    target: Target, label: int | None, kinds: Kinds | None, graph: Any, index: Any, pairs: Any
+) -> tuple[Target, Roots | None]:
+    """Returns a target for one call, with a private copy of the model; and nodes or pairs."""
     level: Level = "pair" if pairs is not None else "node" if index is not None else "graph"
     work = target.private(level)
     work.label, work.kinds = label, kinds
-    return work
-
-
-def _move(advance: Advance, first: int, number: int, share: float, note: str) -> None:
-    """Moves a bar inside one of its steps: a share of so many graphs after the first ones."""
-    advance(first + number * share, note)
+    if level == "graph":
+        return work, None
+    if not isinstance(graph, Data):
+        raise TargetError(
+            f"`graphs` must be one Data if `index` or `pairs` is given (got {type(graph).__name__})"
+            ". Explain one graph at a time."
+        )
+    batch = to_batch(graph)
+    _check_features(batch, work.model)
+    return work, choose_roots(work, batch.to(work.device), index, pairs)

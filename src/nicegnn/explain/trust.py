@@ -82,6 +82,12 @@ class Status:
         """Whether no graph has a flag."""
         return all(flag == Flag.OK for flag in self.flags)
 
+    @property
+    def counts(self) -> dict[Flag, int]:
+        """How many graphs have each flag, of those that some graph has."""
+        numbers = {flag: sum(flag in seen for seen in self.flags) for flag in ADVICE}
+        return {flag: number for flag, number in numbers.items() if number}
+
     def noting(self, notes: Sequence[str]) -> Status:
         """Returns the same status with more notes."""
         return replace(self, notes=(*self.notes, *notes))
@@ -98,10 +104,7 @@ class Status:
 
     def __str__(self) -> str:
         lines = [f"{len(self.flags)} graph(s)", *self.notes]
-        for flag, advice in ADVICE.items():
-            number = sum(1 for seen in self.flags if flag in seen)
-            if number:
-                lines.append(f"{number} x {flag.name}: {advice}")
+        lines += [f"{number} x {flag.name}: {ADVICE[flag]}" for flag, number in self.counts.items()]
         return "\n".join(lines)
 
 

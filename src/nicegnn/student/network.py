@@ -11,6 +11,7 @@ from nicegnn.errors import GraphError
 from nicegnn.intervention.query import Query
 
 _ERRORS = -5.0, 1.0  # logarithms of the smallest and largest error; values have spread 1
+_HIDDEN = 64  # width of the network
 _ROUNDS = 2  # in which bonds hear from their neighbours
 _CLAMP = 10.0  # spreads; states further out than that are cut
 
@@ -83,13 +84,11 @@ class StudentNetwork(nn.Module):
         edge_size: int,
         num_labels: int,
         *,
-        hidden_size: int = 64,
         is_ordered: bool = False,
     ) -> None:
         super().__init__()
         self.shape = {"state_size": state_size, "edge_size": edge_size, "num_labels": num_labels}
-        self.shape |= {"hidden_size": hidden_size, "is_ordered": is_ordered}
-        self.is_ordered = is_ordered
+        self.shape["is_ordered"] = self.is_ordered = is_ordered
         self.register_buffer("mean", torch.zeros(state_size + edge_size))
         self.register_buffer("scale", torch.ones(state_size + edge_size))
         self.register_buffer("taught", torch.zeros(num_labels, dtype=torch.bool))
@@ -97,14 +96,14 @@ class StudentNetwork(nn.Module):
         self.register_buffer("limit", torch.tensor(torch.inf))
         for name, value in (("unit", 1.0), ("centre", 0.0), ("spread", 1.0)):
             self.register_buffer(name, torch.tensor(value))
-        self.first = nn.Linear(state_size, hidden_size * (2 if is_ordered else 1), bias=False)
-        self.gap = nn.Linear(state_size, hidden_size, bias=False)
-        self.context = nn.Linear(state_size, hidden_size, bias=False)
-        self.edge = nn.Linear(edge_size, hidden_size, bias=False) if edge_size else None
-        self.rounds = nn.ModuleList(_Round(hidden_size) for _ in range(_ROUNDS))
-        self.offset = nn.Parameter(torch.zeros(_ROUNDS + 1, num_labels, hidden_size))
-        self.norm = nn.LayerNorm(hidden_size)
-        self.last = nn.Linear(hidden_size, 2 * num_labels)
+        self.first = nn.Linear(state_size, _HIDDEN * (2 if is_ordered else 1), bias=False)
+        self.gap = nn.Linear(state_size, _HIDDEN, bias=False)
+        self.context = nn.Linear(state_size, _HIDDEN, bias=False)
+        self.edge = nn.Linear(edge_size, _HIDDEN, bias=False) if edge_size else None
+        self.rounds = nn.ModuleList(_Round(_HIDDEN) for _ in range(_ROUNDS))
+        self.offset = nn.Parameter(torch.zeros(_ROUNDS + 1, num_labels, _HIDDEN))
+        self.norm = nn.LayerNorm(_HIDDEN)
+        self.last = nn.Linear(_HIDDEN, 2 * num_labels)
 
     def standardise(self, view: BondView) -> None:
         """Fixes mean and spread of the inputs from a sample."""

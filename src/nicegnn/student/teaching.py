@@ -5,14 +5,13 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass, fields
+from dataclasses import dataclass, fields
 from types import MappingProxyType
-from typing import Any
 
 import torch
 from torch import Tensor
 
-from nicegnn.config import Count, Fraction, Settings
+from nicegnn.config import Count, Settings
 from nicegnn.errors import ConfigError, GraphError
 from nicegnn.graph.case import rank_within
 from nicegnn.optimisation import batch_of_step, descend
@@ -24,6 +23,7 @@ from nicegnn.student.network import BondView, StudentNetwork
 COVERED = MappingProxyType({bars: math.erf(bars / math.sqrt(2)) for bars in (1, 2)})
 _FEWEST_BONDS = 100  # of a class, to have its own factor
 _HELD_OUT = 0.2  # share of the graphs that is only predicted, to judge and to calibrate
+_UNCERTAIN = 0.1  # share of held-out graphs that count as uncertain
 _ERROR_WEIGHT = 0.1
 _STEPS, _FEWEST, _MOST = 25, 16, 256  # steps of an epoch, and bounds of the graphs of a step
 _RATE, _WEIGHT_DECAY = 1e-2, 0.1  # of AdamW; the rate rises to this and falls (one cycle)
@@ -34,8 +34,6 @@ class TeachConfig(Settings):
     """How a student is taught."""
 
     max_graphs: Count = 8192  # most graphs that the teacher explains
-    sent: Fraction = 0.1  # share of held-out graphs that count as uncertain
-    hidden_size: Count = 64  # width of the network
     epochs: Count = 40  # times that each graph is seen
 
 
@@ -51,21 +49,14 @@ class Lesson:
     def take(self, chosen: Tensor) -> Lesson:
         """Returns the lesson of some graphs, ``[B]``."""
         view, chosen = self.view, chosen.to(self.view.label.device)
-        place = torch.full_like(view.label, -1)
+        place = torch.full_like(view.label, -1)  # of each graph among the chosen ones
         place[chosen] = torch.arange(chosen.numel(), device=chosen.device)
-        node, bond = ((place[of] >= 0).nonzero().view(-1) for of in (view.home, view.graph))
-        number = torch.zeros_like(view.home)
-        number[node] = torch.arange(node.numel(), device=node.device)
-        ends, home, graph = number[view.ends[:, bond]], view.home[node], view.graph[bond]
-        part = (
-            view.state[node],
-            place[home],
-            ends,
-            place[graph],
-            view.edge[bond],
-            view.label[chosen],
-        )
-        return Lesson(BondView(*part), self.wanted[bond], self.reached[bond], self.num_labels)
+        home, graph = place[view.home], place[view.graph]
+        node, bond = ((one >= 0).nonzero().view(-1) for one in (home, graph))
+        ends = ((home >= 0).cumsum(0) - 1)[view.ends[:, bond]]
+        states, edges = (home[node], ends), (graph[bond], view.edge[bond])
+        part = BondView(view.state[node], *states, *edges, view.label[chosen])
+        return Lesson(part, self.wanted[bond], self.reached[bond], self.num_labels)
 
 
 @dataclass(frozen=True)
@@ -79,10 +70,6 @@ class TeachReport:
     coverage_twice: float  # within two error bars; at least 0.954 is meant
     teacher_seconds: float  # explaining by the teacher
     seconds: float  # all of it
-
-    def to_dict(self) -> dict[str, Any]:
-        """Returns the report as plain values."""
-        return asdict(self)
 
 
 def teach_student(
@@ -130,8 +117,8 @@ def teach_student(
     number = torch.arange(most)  # held-out graphs are spread evenly over all
     is_held_out = ((number + 1) * _HELD_OUT).ceil() > (number * _HELD_OUT).ceil()
     learned, held_out = (lesson.take(number[one]) for one in (~is_held_out, is_held_out))
-    net = _train(learned, config, is_ordered, mix(seed, "train"), progress)
-    judged = _calibrate(net, held_out, config.sent)
+    net = _train(learned, config.epochs, is_ordered, mix(seed, "train"), progress)
+    judged = _calibrate(net, held_out)
     seconds = time.monotonic() - started
     return net, TeachReport(most, int(is_held_out.sum()), *judged, teacher_seconds, seconds)
 
@@ -151,20 +138,20 @@ def join_lessons(parts: Sequence[Lesson]) -> Lesson:
 
 
 def _train(
-    lesson: Lesson, config: TeachConfig, is_ordered: bool, seed: int, progress: bool
+    lesson: Lesson, epochs: int, is_ordered: bool, seed: int, progress: bool
 ) -> StudentNetwork:
     """Returns a new network that has learned from a lesson."""
     view, num_graphs = lesson.view, lesson.view.label.numel()
     sizes = view.state.size(1), view.edge.size(1), lesson.num_labels
     with SeededWeights(mix(seed, "weights")):
-        net = StudentNetwork(*sizes, hidden_size=config.hidden_size, is_ordered=is_ordered)
+        net = StudentNetwork(*sizes, is_ordered=is_ordered)
     net.to(view.state)
     net.standardise(view)
     net.scale_losses(lesson.wanted[lesson.reached])
     net.taught[torch.unique(view.label)] = True
     weights = list(net.parameters())
     size = min(max(num_graphs // _STEPS, _FEWEST), _MOST)
-    steps = config.epochs * max(1, num_graphs // size)
+    steps = epochs * max(1, num_graphs // size)
     optimiser = torch.optim.AdamW(weights, _RATE, weight_decay=_WEIGHT_DECAY)
     rate = torch.optim.lr_scheduler.OneCycleLR(optimiser, _RATE, steps + 1)
     with progress_bar("Teaching", steps, shown=progress) as advance:
@@ -181,8 +168,8 @@ def _train(
 
 
 @torch.no_grad()
-def _calibrate(net: StudentNetwork, lesson: Lesson, sent: float) -> tuple[float, float, float]:
-    """Sets error bars, and the error that a share of held-out graphs, ``sent``, exceeds.
+def _calibrate(net: StudentNetwork, lesson: Lesson) -> tuple[float, float, float]:
+    """Sets error bars, and the error that few of the held-out graphs exceed.
 
     Returns rank correlation and coverage of one and of two error bars, for the report.
     """
@@ -193,7 +180,7 @@ def _calibrate(net: StudentNetwork, lesson: Lesson, sent: float) -> tuple[float,
     ratio, num_graphs = (value - wanted).abs() / error, view.label.numel()
     net.factor.copy_(error_factors(ratio, label, num))
     whole = graph_error(net.factor[label] * error, graph, num_graphs)  # [B]
-    net.limit.fill_(float(torch.quantile(whole.double(), 1 - sent)))
+    net.limit.fill_(float(torch.quantile(whole.double(), 1 - _UNCERTAIN)))
     ranks = rank_correlation(value, wanted, graph, num_graphs)
     once, twice = (coverage(ratio, label, graph, bars, num) for bars in (1, 2))
     return float(ranks.nanmean()), once, twice
