@@ -191,7 +191,7 @@ def test_each_failure_is_recognised(logit: Tensor, corrupted: float, status: str
 
 def test_the_worst_class_is_the_status_of_a_fit() -> None:
     def status(*classes: str) -> str:
-        report = FitReport(dict(enumerate(classes)), [], num_graphs=1, num_left_out=0, seconds=0.0)
+        report = FitReport(dict(enumerate(classes)), [], num_graphs=1, num_left_out=0)
         assert report.advice == FIT_ADVICE[report.status]
         return report.status
 

@@ -9,7 +9,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from nicegnn.boundary.objective import check_answers, restoration_risk, risk_slope
+from nicegnn.boundary.gates import check_answers, restoration_risk, risk_slope
 from nicegnn.config import NICEConfig, Quadrature, check_choice
 from nicegnn.errors import ConfigError
 from nicegnn.intervention.query import Query

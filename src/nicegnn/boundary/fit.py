@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
@@ -10,8 +9,14 @@ import torch
 from torch import Tensor
 from torch_geometric.data import Data
 
-from nicegnn.boundary.gate_network import GateNetwork, bond_representation
-from nicegnn.boundary.objective import RISK_FLOOR, check_answers, sampled_risk, srb_loss
+from nicegnn.boundary.gates import (
+    RISK_FLOOR,
+    GateNetwork,
+    bond_representation,
+    check_answers,
+    sampled_risk,
+    srb_loss,
+)
 from nicegnn.config import BoundaryConfig, NICEConfig
 from nicegnn.errors import GraphError
 from nicegnn.graph.case import make_case, rank_within
@@ -50,7 +55,6 @@ class FitReport:
     history: History = field(repr=False)  # loss, risk, restored share at each step
     num_graphs: int  # graphs used
     num_left_out: int  # graphs left out, because they have no edges
-    seconds: float  # wall-clock time
 
     @property
     def status(self) -> str:
@@ -79,7 +83,6 @@ def fit_gates(
     with the objective of `srb_loss`. Only predictions of the frozen target are used. Everything
     random is addressed by seed and step. Graphs without edges are left out.
     """
-    started = time.monotonic()
     work = _Fit(target, GraphStack(graphs, target.device), mechanism, config, seed)
     work.read(progress)
     with SeededWeights(mix(seed, "weights")):
@@ -92,8 +95,8 @@ def fit_gates(
         title="Fitting gates",
         progress=progress,
     )
-    used, seconds = work.kept.numel(), time.monotonic() - started
-    return net, FitReport(work.judge(net), history, used, work.num_read - used, seconds)
+    used = work.kept.numel()
+    return net, FitReport(work.judge(net), history, used, work.num_read - used)
 
 
 @dataclass

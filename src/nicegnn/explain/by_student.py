@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import torch
 
-from nicegnn.explain.explanation import Explanation, Unit, scores_only, share_of_odds
+from nicegnn.explain.explanation import Explanation, Unit, scores_of, scores_only
 from nicegnn.explain.trust import Flag
 from nicegnn.graph.case import merge_equal
 from nicegnn.intervention.query import Query
@@ -36,7 +36,7 @@ def student_explanation(net: StudentNetwork, query: Query, unit: Unit) -> Explan
         loss = loss.clamp(min=0)
     size = query.clean.abs().amax(1)
     loss, stderr = (merge_equal(one, view.graph, size) for one in (loss, stderr))
-    score = share_of_odds(loss) if unit == "odds" else loss
+    score = scores_of(loss, unit)
     whole = graph_error(error[reached], view.graph[reached], case.num_graphs)
     flags = int(Flag.STUDENT) + int(Flag.UNCERTAIN) * (whole > net.limit)  # [B]
     return replace(

@@ -17,7 +17,7 @@ from nicegnn.explain.node_tasks import Roots, choose_roots, on_whole_graph, own_
 from nicegnn.graph.batch import collate, graph_list, stackable, to_batch
 from nicegnn.graph.kinds import Kinds
 from nicegnn.intervention.background import Background, record_background
-from nicegnn.progress import Advance, progress_bar
+from nicegnn.progress import progress_bar
 from nicegnn.target.frozen_model import Level, Target, fingerprint
 
 if TYPE_CHECKING:
@@ -32,7 +32,24 @@ class Work:
     target: Target  # with a private copy of the model
     seed: int
     explained: Tensor | None = None  # class or output, one or one per graph, [1] or [B]
-    advance: Advance = lambda done, note: None  # shows the share of the batch that is done
+    watch: Callable[[int, int], None] = lambda done, total: None  # told of answers that are there
+
+
+@dataclass(frozen=True)
+class Asked:
+    """What `explain`, `fit` and `teach` are asked for, beside graphs; not checked yet."""
+
+    target: Any
+    index: Any
+    pairs: Any
+    seed: Any
+    progress: Any
+
+    def checked_seed(self, explainer: Explainer) -> int:
+        """Checks `seed` and `progress`, and returns the seed of this call."""
+        check_choice("progress", self.progress, (True, False))
+        config = explainer.config
+        return config.seed if self.seed is None else whole_number("seed", self.seed)
 
 
 @dataclass(frozen=True)
@@ -77,10 +94,10 @@ class Call:
                 if explained is not None and explained.numel() > 1:
                     explained = explained[first : first + number]
 
-                def move(share: float, note: str, done: int = first, ahead: int = number) -> None:
-                    advance(done + ahead * share, note)
+                def watch(done: int, total: int, first: int = first, number: int = number) -> None:
+                    advance(first + number * done / total, f"{done:,} of {total:,} answers")
 
-                parts.append(explain(Work(batch, self.target, self.seed, explained, move)))
+                parts.append(explain(Work(batch, self.target, self.seed, explained, watch)))
                 advance(first + number, "")
         joined = concatenate(parts)
         if self.roots is not None:
@@ -115,32 +132,21 @@ class Call:
         return notes
 
 
-def open_call(
-    explainer: Explainer,
-    graphs: Any,
-    *,
-    target: Any = None,
-    index: Any = None,
-    pairs: Any = None,
-    seed: Any = None,
-    progress: Any = False,
-) -> Call:
+def open_call(explainer: Explainer, graphs: Any, asked: Asked) -> Call:
     """Checks all that `Explainer.explain` is given, once, and copies the model for this call."""
-    seed = explainer.config.seed if seed is None else whole_number("seed", seed)
-    explained = explained_class(target)
-    check_choice("progress", progress, (True, False))
+    seed, explained = asked.checked_seed(explainer), explained_class(asked.target)
     explainer.check_model()
     graphs, kinds = read_graphs(graphs, explainer.target)
     label = explainer.target.label
     if explainer.target.mode == "multilabel":
         label, explained = _explained_label(explainer, explained), None
     explainer.to(explainer.target.device)  # what was learned follows the model
-    work, roots = _private(explainer.target, label, kinds, graphs, index, pairs)
+    work, roots = _private(explainer.target, label, kinds, graphs, asked)
     if roots is not None:
         graphs = roots.units
     else:
         graphs = to_batch(graphs) if isinstance(graphs, Data) else graph_list(graphs)
-    call = Call(work, graphs, seed, explained, roots, progress, explainer.config.undirected)
+    call = Call(work, graphs, seed, explained, roots, asked.progress, explainer.config.undirected)
     if explained is not None and explained.numel() not in (1, call.num_graphs):
         raise TargetError(
             f"`target` must be one class or one per explained output, {call.num_graphs} "
@@ -149,26 +155,15 @@ def open_call(
     return call
 
 
-def open_fit(
-    explainer: Explainer,
-    graphs: Any,
-    *,
-    target: Any,
-    index: Any,
-    pairs: Any,
-    seed: Any,
-    progress: Any,
-) -> FitWork:
+def open_fit(explainer: Explainer, graphs: Any, asked: Asked) -> FitWork:
     """Checks all that `Explainer.fit` is given, and copies the model for this call."""
-    seed = explainer.config.seed if seed is None else whole_number("seed", seed)
-    check_choice("progress", progress, (True, False))
-    label = explainer.target.label
-    if target is not None:
-        label = whole_number("target", target, TargetError)
-        if explainer.target.mode != "multilabel":
+    seed, label, mode = asked.checked_seed(explainer), explainer.target.label, explainer.target.mode
+    if asked.target is not None:
+        label = whole_number("target", asked.target, TargetError)
+        if mode != "multilabel":
             raise TargetError(
-                f"`target` names the label to learn, for mode='multilabel' (got {target!r} with "
-                f"mode={explainer.target.mode!r}). Leave it out: predicted classes are learned."
+                f"`target` names the label to learn, for mode='multilabel' (got {label!r} with "
+                f"mode={mode!r}). Leave it out: predicted classes are learned."
             )
     graphs, kinds = read_graphs(graphs, explainer.target)
     if kinds is not None:
@@ -176,10 +171,10 @@ def open_fit(
             "`graphs` must have one kind of nodes and edges for fit() and teach() (got "
             "HeteroData). NICE(model).explain(graph) needs neither."
         )
-    work, roots = _private(explainer.target, label, kinds, graphs, index, pairs)
+    work, roots = _private(explainer.target, label, kinds, graphs, asked)
     units = stackable(graphs) if roots is None else roots.units
     _check_features(units[0], work.model)
-    return FitWork(work, units, seed, progress)
+    return FitWork(work, units, seed, asked.progress)
 
 
 def _check_features(graph: Data, model: nn.Module) -> None:
@@ -223,8 +218,8 @@ def checked_background(
     if not isinstance(background, Background):
         try:
             graphs, kinds = read_graphs(background, target)
-            work, _ = _private(target, target.label, kinds, graphs, None, None)
-            target.kinds = kinds  # numbers of kinds in the background are those of its graphs
+            work = target.private()
+            work.kinds = target.kinds = kinds  # those of its graphs number the background's
             return record_background(work, graphs, num_prototypes)
         except GraphError as error:
             raise GraphError(
@@ -258,9 +253,10 @@ def _explained_label(explainer: Explainer, target: Tensor | None) -> int | None:
 
 
 def _private(
-    target: Target, label: int | None, kinds: Kinds | None, graph: Any, index: Any, pairs: Any
+    target: Target, label: int | None, kinds: Kinds | None, graph: Any, asked: Asked
 ) -> tuple[Target, Roots | None]:
     """Returns a target for one call, with a private copy of the model; and nodes or pairs."""
+    index, pairs = asked.index, asked.pairs
     level: Level = "pair" if pairs is not None else "node" if index is not None else "graph"
     work = target.private(level)
     work.label, work.kinds = label, kinds

@@ -13,7 +13,7 @@ from torch_geometric.data import Batch, Data, HeteroData
 
 from nicegnn.config import ExplainerConfig
 from nicegnn.errors import NotFittedError, StoreError
-from nicegnn.explain.call import FitWork, Work, open_call, open_fit
+from nicegnn.explain.call import Asked, FitWork, Work, open_call, open_fit
 from nicegnn.explain.checks import checked_device
 from nicegnn.explain.explanation import Explanation
 from nicegnn.target.frozen_model import Inputs, Target, fingerprint
@@ -31,15 +31,12 @@ class Explainer(ABC):
     weights (training) while another thread explains.
 
     Subclasses implement `_explain_batch`, which changes nothing on the explainer, and, if they
-    learn, `_fit_units`, which sets what was learned at its end. `explain_settings` names settings
-    that no fit depends on, parts with a dot (``attribution.num_nodes``), beside those of base
-    classes. For ``mode``, ``return_type``, ``inputs`` and ``batched`` see `Target`. Explainers can
-    be pickled if their model can.
+    learn, `_fit_units`, which sets what was learned at its end. For ``mode``, ``return_type``,
+    ``inputs`` and ``batched`` see `Target`. Explainers can be pickled if their model can.
     """
 
     name: ClassVar[str]  # short name, also the kind of its files
     learns: ClassVar[bool] = False  # whether `fit` has an effect
-    explain_settings: ClassVar[frozenset[str]] = frozenset({"seed", "batch_size", "chunk_edges"})
 
     def __init__(
         self,
@@ -86,8 +83,7 @@ class Explainer(ABC):
             seed: overrides ``config.seed``; equal seeds give equal results.
             progress: shows a bar, with the time that is left.
         """
-        asked: dict[str, Any] = {"target": target, "index": index, "pairs": pairs}
-        call = open_call(self, graphs, **asked, seed=seed, progress=progress)
+        call = open_call(self, graphs, Asked(target, index, pairs, seed, progress))
         return call.run(self._explain_batch, self.config.batch_size)
 
     # --- what is learned -------------------------------------------------------------------------
@@ -135,8 +131,7 @@ class Explainer(ABC):
             pairs: pairs of nodes to fit on, ``[2, K]``.
         """
         if self.learns:
-            asked: dict[str, Any] = {"target": target, "index": index, "pairs": pairs}
-            work = open_fit(self, graphs, **asked, seed=seed, progress=progress)
+            work = open_fit(self, graphs, Asked(target, index, pairs, seed, progress))
             self._fit_units(work)
             self._learned_with(work.target)
         return self

@@ -262,18 +262,9 @@ class Explanation:
         """
         from nicegnn.explain.pictures import draw
 
-        return draw(
-            self,
-            smiles,
-            value=value,
-            top=top,
-            truth=truth,
-            title=title,
-            most=most,
-            size=size,
-            columns=columns,
-            palette=("gate" if value == "gate" else "score") if palette is None else palette,
-        )
+        palette = palette or ("gate" if value == "gate" else "score")
+        look: dict[str, Any] = {"size": size, "columns": columns, "palette": palette}
+        return draw(self, smiles, value, top, truth, title, most, **look)
 
     def _repr_mimebundle_(self, **_: Any) -> dict[str, str]:
         """What a notebook shows: words, a table of bonds and pictures, or the words alone."""
@@ -295,9 +286,9 @@ def _to(value: Any, device: str | torch.device) -> Any:
     return replace(value, **parts)
 
 
-def share_of_odds(loss: Tensor) -> Tensor:
-    r"""Returns the share of the odds that is lost, :math:`1 - e^{-s}`, of losses in log-odds."""
-    return -torch.expm1(-loss)
+def scores_of(loss: Tensor, unit: Unit) -> Tensor:
+    r"""Returns scores of losses: shares of the odds, :math:`\pm (1 - e^{-|s|})`, or as they are."""
+    return -loss.sign() * torch.expm1(-loss.abs()) if unit == "odds" else loss
 
 
 def scores_only(

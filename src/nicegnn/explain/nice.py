@@ -24,14 +24,14 @@ from nicegnn.attribution.one_by_one import (
     bond_wise_loss,
 )
 from nicegnn.boundary.fit import FIT_ADVICE, FitReport, fit_gates
-from nicegnn.boundary.gate_network import GateNetwork
+from nicegnn.boundary.gates import GateNetwork
 from nicegnn.config import NICEConfig, check_choice
 from nicegnn.errors import GraphError, NotFittedError, TargetError
 from nicegnn.explain.by_student import make_lesson, student_explanation
-from nicegnn.explain.call import FitWork, Work, checked_background, open_call, open_fit
+from nicegnn.explain.call import Asked, FitWork, Work, checked_background, open_call, open_fit
 from nicegnn.explain.checks import checked_config, checked_mechanism
 from nicegnn.explain.explainer import Explainer, Index
-from nicegnn.explain.explanation import Explanation, Unit, scores_only, share_of_odds
+from nicegnn.explain.explanation import Explanation, Unit, scores_of, scores_only
 from nicegnn.explain.nice_file import read_nice, write_nice
 from nicegnn.explain.trust import boundary_flags, judge_scores
 from nicegnn.graph.case import make_case
@@ -41,7 +41,6 @@ from nicegnn.intervention.exchange import Exchange
 from nicegnn.intervention.intervene import Mechanism
 from nicegnn.intervention.mechanisms import get_mechanism
 from nicegnn.intervention.query import Query
-from nicegnn.progress import of_answers
 from nicegnn.student.network import StudentNetwork
 from nicegnn.student.teaching import Lesson, TeachConfig, TeachReport, teach_student
 from nicegnn.target.frozen_model import Inputs
@@ -80,9 +79,6 @@ class NICE(Explainer):
     config: NICEConfig
     name = "nice"
     learns = True
-    explain_settings = frozenset(
-        {"attribution.num_draws", "attribution.num_nodes", "attribution.quadrature"}
-    )
 
     def __init__(
         self,
@@ -152,8 +148,7 @@ class NICE(Explainer):
                 "path='joint' needs fitted gates (got none). Call fit(graphs) first, with graphs "
                 "like those to explain, or use NICEConfig(), which needs no fit."
             )
-        asked: dict[str, Any] = {"target": target, "index": index, "pairs": pairs}
-        call = open_call(self, graphs, **asked, seed=seed, progress=progress)
+        call = open_call(self, graphs, Asked(target, index, pairs, seed, progress))
         size = self.config.batch_size
         if student:
             is_cpu = call.target.device.type == "cpu"
@@ -182,7 +177,7 @@ class NICE(Explainer):
                 f"`graphs` must have the kinds of edges that the background has, {known} (got "
                 f"{kinds}). Record a background of such graphs."
             )
-        query.shared.watch = of_answers(work.advance)
+        query.shared.watch = work.watch
         return query
 
     # --- damage, score, judge, report ------------------------------------------------------------
@@ -194,7 +189,7 @@ class NICE(Explainer):
             return self._along_path(query, work.seed)
         lost = bond_wise_loss(query, config.attribution.num_draws, work.seed)
         unit, judged = self._unit(query), None
-        score = share_of_odds(lost.bond_loss) if unit == "odds" else lost.bond_loss
+        score = scores_of(lost.bond_loss, unit)
         if trust:
             is_usual = isinstance(query.mechanism, Exchange) and background is not None
             is_checked = is_usual and unit == "odds" and query.target.is_of_wide_bench
@@ -205,11 +200,11 @@ class NICE(Explainer):
         out = replace(out, **vars(lost), unit=unit, trust=judged)
         if atoms:
             of_atoms = atom_wise_loss(query, background, config.num_prototypes)
-            score = _signed(of_atoms.atom_loss, query)
+            score = scores_of(of_atoms.atom_loss, unit)
             out = replace(out, **vars(of_atoms), atom_score=score)
         if atoms == "attributes":
             loss = attribute_wise_loss(query, background, config.num_prototypes)
-            out = replace(out, attribute_score=_signed(loss, query))
+            out = replace(out, attribute_score=scores_of(loss, unit))
         return out
 
     def _along_path(self, query: Query, seed: int) -> Explanation:
@@ -315,8 +310,7 @@ class NICE(Explainer):
         the student.
         """
         self.check_model()
-        asked: dict[str, Any] = {"target": target, "index": index, "pairs": pairs, "seed": seed}
-        work = open_fit(self, graphs, **asked, progress=progress)
+        work = open_fit(self, graphs, Asked(target, index, pairs, seed, progress))
         report = self._teach_units(work, config)
         self._learned_with(work.target)
         return report
@@ -362,9 +356,3 @@ class NICE(Explainer):
     ) -> NICE:
         """Reads an explainer that was saved for exactly this model."""
         return read_nice(cls, path, model, mechanism=mechanism, inputs=inputs, batched=batched)
-
-
-def _signed(loss: Tensor, query: Query) -> Tensor:
-    """Returns losses with their sign as scores: shares of the odds, or values as they are."""
-    is_value = query.target.mode == "regression"
-    return loss if is_value else loss.sign() * share_of_odds(loss.abs())

@@ -33,7 +33,6 @@ _LISTED = 5  # ranks in the table of a notebook
 def draw(
     out: Explanation,
     smiles: str | Sequence[str] | None,
-    *,
     value: Value,
     top: float | int | None,
     truth: Tensor | None,

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields
 from types import MappingProxyType
@@ -61,15 +60,13 @@ class Lesson:
 
 @dataclass(frozen=True)
 class TeachReport:
-    """Result of teaching; all numbers but those of graphs and seconds are about held-out graphs."""
+    """Result of teaching; all numbers but those of graphs are about held-out graphs."""
 
     num_graphs: int  # graphs that the teacher has explained
     num_held_out: int  # those of them that were not learned from
     rank_correlation: float  # of student and teacher, over the bonds of a graph, mean
     coverage: float  # share of the bonds whose error is within the bar; at least 0.683 is meant
     coverage_twice: float  # within two error bars; at least 0.954 is meant
-    teacher_seconds: float  # explaining by the teacher
-    seconds: float  # all of it
 
 
 def teach_student(
@@ -102,7 +99,7 @@ def teach_student(
         raise ConfigError(
             f"`config` must be a TeachConfig (got {type(config).__name__}). Pass TeachConfig(...)."
         )
-    started, most = time.monotonic(), min(num_graphs, config.max_graphs)
+    most = min(num_graphs, config.max_graphs)
     if most < 2:
         raise GraphError(
             f"`graphs` must hold at least 2 graphs with edges (got {most}). Pass more of them."
@@ -112,15 +109,12 @@ def teach_student(
         for first in range(0, most, chunk):
             parts.append(explain(order[first : first + chunk]))
             advance(min(first + chunk, most), "")
-    teacher_seconds = time.monotonic() - started
     lesson = join_lessons(parts)
     number = torch.arange(most)  # held-out graphs are spread evenly over all
     is_held_out = ((number + 1) * _HELD_OUT).ceil() > (number * _HELD_OUT).ceil()
     learned, held_out = (lesson.take(number[one]) for one in (~is_held_out, is_held_out))
     net = _train(learned, config.epochs, is_ordered, mix(seed, "train"), progress)
-    judged = _calibrate(net, held_out)
-    seconds = time.monotonic() - started
-    return net, TeachReport(most, int(is_held_out.sum()), *judged, teacher_seconds, seconds)
+    return net, TeachReport(most, int(is_held_out.sum()), *_calibrate(net, held_out))
 
 
 def join_lessons(parts: Sequence[Lesson]) -> Lesson:

@@ -7,6 +7,14 @@ from typing import Any
 from nicegnn.explain.explainer import Explainer
 from nicegnn.intervention.intervene import Mechanism
 
+#: Settings that only `explain` reads, parts with a dot; a rival names more as `explain_settings`.
+EXPLAIN_ALONE = frozenset(
+    {
+        *("seed", "batch_size", "chunk_edges"),
+        *("attribution.num_draws", "attribution.num_nodes", "attribution.quadrature"),
+    }
+)
+
 
 def fit_settings(explainer: Explainer) -> dict[str, Any]:
     """Returns the settings that `fit` reads, as plain nested values, and its mechanism.
@@ -15,8 +23,7 @@ def fit_settings(explainer: Explainer) -> dict[str, Any]:
     """
     if not explainer.learns:
         return {}
-    kinds = type(explainer).__mro__
-    left_out = frozenset().union(*(vars(kind).get("explain_settings", ()) for kind in kinds))
+    left_out = EXPLAIN_ALONE | getattr(explainer, "explain_settings", frozenset())
     settings = _without(explainer.config.to_dict(), left_out)
     given: Any = getattr(explainer, "given_mechanism", getattr(explainer, "mechanism", None))
     return settings if given is None else settings | {"mechanism": mechanism_name(given)}
