@@ -61,7 +61,7 @@ def any_call(rng: random.Random, world: World) -> None:
     if rng.random() < 0.3:
         name = rng.choice(["gin", "gcn", "sage", "gat", "gine", "transformer", "value", "binary"])
         given = rng.choice([graph(rng), [graph(rng) for _ in range(3)]])
-        usual: list[dict[str, Any]] = [{}, {"target": 0}, {"atoms": False}, {"trust": False}]
+        usual: list[dict[str, Any]] = [{}, {"target": 0}, {"atoms": False}]
         try:
             ask(rng, world, name, given, rng.choice(usual))
         except NicegnnError as error:
@@ -71,7 +71,7 @@ def any_call(rng: random.Random, world: World) -> None:
     words: dict[str, Any] = {}
     if name in FAULTS and rng.random() < 0.5:
         name = "gin"
-    names = ("target", "index", "seed", "progress", "atoms", "trust", "student")
+    names = ("target", "index", "seed", "progress", "atoms", "student")
     for key in rng.sample(names, rng.choice([0, 0, 0, 1, 1, 2])):
         fit = {"target": [0, 1], "seed": [3], "index": [0]}.get(key, [True, False])
         words[key] = rng.choice(JUNK if rng.random() < 0.6 else fit)

@@ -39,7 +39,7 @@ EXPLAIN: dict[str, tuple[Any, ...]] = {
     "target": (True, 1e9, (), [1, [2]]),
     "index": (True, (), 99, [1, [2]], TWO[1]),
     "seed": (True, *TWO),
-    **dict.fromkeys(("progress", "atoms", "trust", "student"), (0, 1, None, *TWO)),
+    **dict.fromkeys(("progress", "atoms", "student"), (0, 1, None, *TWO)),
 }
 FIT = {"target": (0, *TWO), "index": (True,), "seed": (True, *TWO), "progress": (0, None, *TWO)}
 MAKE: dict[str, tuple[Any, ...]] = {

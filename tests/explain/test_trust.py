@@ -119,16 +119,6 @@ def test_batch_equals_loop_and_parts_keep_their_numbers(graphs: list[Data]) -> N
         assert getattr(told(parts[2]), name).shape == (1,)
 
 
-def test_scores_are_the_same_without_trust(graphs: list[Data]) -> None:
-    nice = NICE(make("gcn"), background=graphs)
-    out, plain = nice.explain(graphs), nice.explain(graphs, trust=False)
-    assert plain.trust is None
-    assert told(out).largest.shape == (5,)
-    for name in ("bond_score", "bond_loss", "bond_stderr", "bond_gate", "risk_corrupted"):
-        first, second = getattr(out, name), getattr(plain, name)
-        assert torch.equal(first.nan_to_num(), second.nan_to_num()), name
-
-
 @pytest.mark.parametrize("mechanism", ["nc", "em"])
 def test_chances_were_not_checked_under_other_damage(mechanism: str, ring: Data) -> None:
     out = NICE(make("gin"), mechanism=mechanism).explain(ring)

@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from nicegnn.errors import ConfigError, GraphError
+from nicegnn.student import network
 from nicegnn.student.network import BondView, StudentNetwork
 from nicegnn.student.teaching import Lesson, TeachConfig, TeachReport, graph_error, teach_student
 
@@ -36,6 +37,12 @@ def lesson(chosen: Tensor, noise: float = 0.0) -> Lesson:
         label=torch.ones_like(chosen),
     )
     return Lesson(view, torch.cat(losses), torch.ones_like(node, dtype=torch.bool), 3)
+
+
+@pytest.fixture(autouse=True)
+def narrow(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A narrow network is taught faster."""
+    monkeypatch.setattr(network, "_HIDDEN", 16)
 
 
 def noisy(noise: float) -> Callable[[Tensor], Lesson]:

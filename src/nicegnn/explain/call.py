@@ -62,97 +62,83 @@ class FitWork:
     progress: bool
 
 
-@dataclass(frozen=True)
-class Call:
-    """A checked call of `explain`."""
+def explain_batches(
+    explainer: Explainer,
+    graphs: Any,
+    asked: Asked,
+    explain: Callable[[Work], Explanation],
+    size: int,
+) -> Explanation:
+    """Checks all that `Explainer.explain` is given, once, and explains batch by batch.
 
-    target: Target  # with a private copy of the model
-    graphs: Batch | Sequence[Data]  # a batch stays one; a list is cut into batches
-    seed: int
-    explained: Tensor | None
-    roots: Roots | None  # for nodes and pairs
-    progress: bool
-    undirected: bool
-
-    @property
-    def num_graphs(self) -> int:
-        return self.graphs.num_graphs if isinstance(self.graphs, Batch) else len(self.graphs)
-
-    def run(self, explain: Callable[[Work], Explanation], size: int) -> Explanation:
-        """Explains batches of at most `size` graphs, and joins what was explained."""
-        parts: list[Explanation] = []
-        device, total = self.target.device, self.num_graphs
-        with progress_bar("Explaining", total, shown=self.progress) as advance:
-            for first in range(0, total, total if isinstance(self.graphs, Batch) else size):
-                batch: Any = self.graphs
-                if not isinstance(batch, Batch):
-                    batch = collate(batch[first : first + size])
-                _check_features(batch, self.target.model)
-                if batch.edge_index.device != device:  # PyG's `to` walks through lists of words
-                    batch = batch.to(device)
-                number, explained = batch.num_graphs, self.explained
-                if explained is not None and explained.numel() > 1:
-                    explained = explained[first : first + number]
-
-                def watch(done: int, total: int, first: int = first, number: int = number) -> None:
-                    advance(first + number * done / total, f"{done:,} of {total:,} answers")
-
-                parts.append(explain(Work(batch, self.target, self.seed, explained, watch)))
-                advance(first + number, "")
-        joined = concatenate(parts)
-        if self.roots is not None:
-            joined = on_whole_graph(joined, self.roots, self.undirected)
-        status = joined.status.noting(self._notes())
-        return replace(joined, status=status, kinds=self.target.kinds)
-
-    def _notes(self) -> list[str]:
-        """Returns what is special about the model."""
-        notes, facts, roots = [], self.target.facts, self.roots
-        if roots is not None and not roots.is_local:
-            notes.append(
-                "A node's prediction depends on the whole graph, so whole graphs were damaged."
-            )
-        if roots is not None and self.target.level == "pair" and (number := own_edges(roots)):
-            notes.append(
-                f"{number} of the pairs are joined by an edge of the graph, which is scored like "
-                "any other. To see what else speaks for them, take it out of `edge_index`."
-            )
-        if self.target.mode == "multilabel":
-            label = self.target.label or 0
-            notes.append(f"Label {label} is explained: class 0 is absent, 1 is present.")
-        if facts.mixes:
-            notes.append(
-                "A graph's output depends on the other graphs of its batch, so the model was run "
-                "graph by graph. Give its normalisation `batch`, or running statistics."
-            )
-        elif reasons := dict.fromkeys(filter(None, facts.not_followed.values())):
-            notes += [
-                f"Bonds were damaged in whole copies of graphs (slower): {r}" for r in reasons
-            ]
-        return notes
-
-
-def open_call(explainer: Explainer, graphs: Any, asked: Asked) -> Call:
-    """Checks all that `Explainer.explain` is given, once, and copies the model for this call."""
-    seed, explained = asked.checked_seed(explainer), explained_class(asked.target)
+    A list is cut into batches of at most `size` graphs, a batch stays one. The model is copied for
+    this call, see `Target.private`.
+    """
+    seed, wanted = asked.checked_seed(explainer), explained_class(asked.target)
     explainer.check_model()
     graphs, kinds = read_graphs(graphs, explainer.target)
     label = explainer.target.label
     if explainer.target.mode == "multilabel":
-        label, explained = _explained_label(explainer, explained), None
-    explainer.to(explainer.target.device)  # what was learned follows the model
-    work, roots = _private(explainer.target, label, kinds, graphs, asked)
+        label, wanted = _explained_label(explainer, wanted), None
+    explainer._follow()
+    target, roots = _private(explainer.target, label, kinds, graphs, asked)
     if roots is not None:
         graphs = roots.units
     else:
         graphs = to_batch(graphs) if isinstance(graphs, Data) else graph_list(graphs)
-    call = Call(work, graphs, seed, explained, roots, asked.progress, explainer.config.undirected)
-    if explained is not None and explained.numel() not in (1, call.num_graphs):
+    is_batch = isinstance(graphs, Batch)
+    total = graphs.num_graphs if is_batch else len(graphs)
+    if wanted is not None and wanted.numel() not in (1, total):
         raise TargetError(
-            f"`target` must be one class or one per explained output, {call.num_graphs} "
-            f"(got {explained.numel()}). Pass as many."
+            f"`target` must be one class or one per explained output, {total} "
+            f"(got {wanted.numel()}). Pass as many."
         )
-    return call
+    parts: list[Explanation] = []
+    with progress_bar("Explaining", total, shown=asked.progress) as advance:
+        for first in range(0, total, total if is_batch else size):
+            batch = graphs if is_batch else collate(graphs[first : first + size])
+            _check_features(batch, target.model)
+            if batch.edge_index.device != target.device:  # PyG's `to` walks through lists of words
+                batch = batch.to(target.device)
+            number, explained = batch.num_graphs, wanted
+            if wanted is not None and wanted.numel() > 1:
+                explained = wanted[first : first + number]
+
+            def watch(done: int, total: int, first: int = first, number: int = number) -> None:
+                advance(first + number * done / total, f"{done:,} of {total:,} answers")
+
+            parts.append(explain(Work(batch, target, seed, explained, watch)))
+            advance(first + number, "")
+    joined = concatenate(parts)
+    if roots is not None:
+        joined = on_whole_graph(joined, roots, explainer.config.undirected)
+    status = joined.status.noting(_notes(target, roots))
+    return replace(joined, status=status, kinds=target.kinds)
+
+
+def _notes(target: Target, roots: Roots | None) -> list[str]:
+    """Returns what is special about the model."""
+    notes, facts = [], target.facts
+    if roots is not None and not roots.is_local:
+        notes.append(
+            "A node's prediction depends on the whole graph, so whole graphs were damaged."
+        )
+    if roots is not None and target.level == "pair" and (number := own_edges(roots)):
+        notes.append(
+            f"{number} of the pairs are joined by an edge of the graph, which is scored like "
+            "any other. To see what else speaks for them, take it out of `edge_index`."
+        )
+    if target.mode == "multilabel":
+        label = target.label or 0
+        notes.append(f"Label {label} is explained: class 0 is absent, 1 is present.")
+    if facts.mixes:
+        notes.append(
+            "A graph's output depends on the other graphs of its batch, so the model was run "
+            "graph by graph. Give its normalisation `batch`, or running statistics."
+        )
+    elif reasons := dict.fromkeys(filter(None, facts.not_followed.values())):
+        notes += [f"Bonds were damaged in whole copies of graphs (slower): {r}" for r in reasons]
+    return notes
 
 
 def open_fit(explainer: Explainer, graphs: Any, asked: Asked) -> FitWork:

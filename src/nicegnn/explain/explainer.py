@@ -7,14 +7,12 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any, ClassVar, Self
 
-import torch
 from torch import Tensor, nn
 from torch_geometric.data import Batch, Data, HeteroData
 
 from nicegnn.config import ExplainerConfig
 from nicegnn.errors import NotFittedError, StoreError
-from nicegnn.explain.call import Asked, FitWork, Work, open_call, open_fit
-from nicegnn.explain.checks import checked_device
+from nicegnn.explain.call import Asked, FitWork, Work, explain_batches, open_fit
 from nicegnn.explain.explanation import Explanation
 from nicegnn.target.frozen_model import Inputs, Target, fingerprint
 from nicegnn.target.output import Mode, ReturnType
@@ -83,8 +81,8 @@ class Explainer(ABC):
             seed: overrides ``config.seed``; equal seeds give equal results.
             progress: shows a bar, with the time that is left.
         """
-        call = open_call(self, graphs, Asked(target, index, pairs, seed, progress))
-        return call.run(self._explain_batch, self.config.batch_size)
+        asked = Asked(target, index, pairs, seed, progress)
+        return explain_batches(self, graphs, asked, self._explain_batch, self.config.batch_size)
 
     # --- what is learned -------------------------------------------------------------------------
 
@@ -101,16 +99,10 @@ class Explainer(ABC):
         """Whether there is anything that belongs to the weights of the model."""
         return bool(self._learned())
 
-    def to(self, device: torch.device | str) -> Self:
-        """Moves what was learned to a device, and returns the explainer.
-
-        The model is yours: move it with ``model.to(device)``. Graphs, and what was learned, follow
-        the model whenever they are used.
-        """
-        device = checked_device(device)
+    def _follow(self) -> None:
+        """Moves what was learned to the device of the model."""
         for net in self._learned():
-            net.to(device)
-        return self
+            net.to(self.target.device)
 
     def fit(
         self,

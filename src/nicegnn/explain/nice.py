@@ -28,7 +28,7 @@ from nicegnn.boundary.gates import GateNetwork
 from nicegnn.config import NICEConfig, check_choice
 from nicegnn.errors import GraphError, NotFittedError, TargetError
 from nicegnn.explain.by_student import make_lesson, student_explanation
-from nicegnn.explain.call import Asked, FitWork, Work, checked_background, open_call, open_fit
+from nicegnn.explain.call import Asked, FitWork, Work, checked_background, explain_batches, open_fit
 from nicegnn.explain.checks import checked_config, checked_mechanism
 from nicegnn.explain.explainer import Explainer, Index
 from nicegnn.explain.explanation import Explanation, Unit, scores_of, scores_only
@@ -119,7 +119,6 @@ class NICE(Explainer):
         seed: int | None = None,
         progress: bool = False,
         atoms: Atoms = True,
-        trust: bool = True,
         student: bool = False,
     ) -> Explanation:
         """Explains predictions as every explainer does, see `Explainer.explain`.
@@ -129,15 +128,12 @@ class NICE(Explainer):
                 (see `atom_wise_loss`), and ``atom_place`` (see `two_places`); they are None along a
                 joint path. False takes half the time. ``"attributes"`` scores
                 every column of ``x`` of every atom too: ``attribute_score``, by that many passes.
-            trust: says how likely each graph's best bond is a true one (see `Trust`); this takes no
-                further pass. It needs ``path="bond"``: along a joint path there is none.
             student: lets the student predict all scores of bonds in one pass of the model (see
                 `teach`). Graphs have `Flag.STUDENT`, those with a large expected error
                 `Flag.UNCERTAIN`, and ``bond_stderr`` is the error bar.
         """
         check_choice("atoms", atoms, (False, True, "attributes"))
-        for name, switch in (("trust", trust), ("student", student)):
-            check_choice(name, switch, (True, False))
+        check_choice("student", student, (True, False))
         if student and self.student is None:
             raise NotFittedError(
                 "student=True needs a student (got none). Call teach(graphs) first, with graphs "
@@ -148,12 +144,12 @@ class NICE(Explainer):
                 "path='joint' needs fitted gates (got none). Call fit(graphs) first, with graphs "
                 "like those to explain, or use NICEConfig(), which needs no fit."
             )
-        call = open_call(self, graphs, Asked(target, index, pairs, seed, progress))
-        size = self.config.batch_size
+        asked, size = Asked(target, index, pairs, seed, progress), self.config.batch_size
         if student:
-            is_cpu = call.target.device.type == "cpu"
-            return call.run(self._by_student, size if is_cpu else max(size, _STUDENT_BATCH))
-        return call.run(partial(self._explain_batch, atoms=atoms, trust=trust), size)
+            size = size if self.target.device.type == "cpu" else max(size, _STUDENT_BATCH)
+            return explain_batches(self, graphs, asked, self._by_student, size)
+        explain = partial(self._explain_batch, atoms=atoms)
+        return explain_batches(self, graphs, asked, explain, size)
 
     def _query(self, work: Work) -> Query:
         """Runs the model on the clean batch, and returns what answers under damage."""
@@ -182,20 +178,18 @@ class NICE(Explainer):
 
     # --- damage, score, judge, report ------------------------------------------------------------
 
-    def _explain_batch(self, work: Work, *, atoms: Atoms = True, trust: bool = True) -> Explanation:
+    def _explain_batch(self, work: Work, *, atoms: Atoms = True) -> Explanation:
         """Damages every bond, and every atom, of a batch, and reports what the prediction loses."""
         config, background, query = self.config, self.background, self._query(work)
         if config.needs_fit:
             return self._along_path(query, work.seed)
         lost = bond_wise_loss(query, config.attribution.num_draws, work.seed)
-        unit, judged = self._unit(query), None
+        unit = self._unit(query)
         score = scores_of(lost.bond_loss, unit)
-        if trust:
-            is_usual = isinstance(query.mechanism, Exchange) and background is not None
-            is_checked = is_usual and unit == "odds" and query.target.is_of_wide_bench
-            judged = judge_scores(query, lost.bond_loss, is_checked=is_checked)
-        flags = 0 if judged is None else judged.flag_numbers
-        about = query.explained, query.clean
+        is_usual = isinstance(query.mechanism, Exchange) and background is not None
+        is_checked = is_usual and unit == "odds" and query.target.is_of_wide_bench
+        judged = judge_scores(query, lost.bond_loss, is_checked=is_checked)
+        about, flags = (query.explained, query.clean), judged.flag_numbers
         out = scores_only(query.case, score, *about, notes=self._notes(query), flags=flags)
         out = replace(out, **vars(lost), unit=unit, trust=judged)
         if atoms:
@@ -263,12 +257,10 @@ class NICE(Explainer):
         """Whether a gate network was fitted or loaded."""
         return self.gates is not None
 
-    def to(self, device: torch.device | str) -> NICE:
-        """Moves what was learned, and the background, to a device, and returns the explainer."""
-        super().to(device)
+    def _follow(self) -> None:
+        super()._follow()
         if self.background is not None:
-            self.background = self.background.to(torch.device(device))
-        return self
+            self.background = self.background.to(self.target.device)
 
     def _learned(self) -> list[nn.Module]:
         return [net for net in (self.gates, self.student) if net is not None]
@@ -321,7 +313,7 @@ class NICE(Explainer):
 
         def explain(chosen: Tensor) -> Lesson:
             part = Work(stack.take(usable[chosen]), work.target, work.seed)
-            teacher = self._explain_batch(part, atoms=False, trust=False)
+            teacher = self._explain_batch(part, atoms=False)
             return make_lesson(self._query(part), teacher)
 
         self.student, self.teach_report = teach_student(

@@ -103,7 +103,7 @@ class NICEAlgorithm(ExplainerAlgorithm):
         labels = None if self.model_config.mode == ModelMode.regression else target.view(-1)
         wanted = None if labels is None else labels[rows]
         of_nodes = self.explainer_config.node_mask_type
-        asked: dict[str, Any] = {"seed": self.seed, "trust": False, "atoms": of_nodes is not None}
+        asked: dict[str, Any] = {"seed": self.seed, "atoms": of_nodes is not None}
         if of_nodes == MaskType.attributes:
             asked["atoms"] = "attributes"
         question = self._question(model, graph, clean, rows, kwargs)
