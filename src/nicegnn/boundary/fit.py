@@ -86,8 +86,8 @@ def fit_gates(
     work = _Fit(target, GraphStack(graphs, target.device), mechanism, config, seed)
     work.read(progress)
     with SeededWeights(mix(seed, "weights")):
-        net = GateNetwork(work.in_size, config.boundary)
-    net.to(work.reference)
+        net = GateNetwork(work.sample.size(1), config.boundary)
+    net.to(work.sample)
     optimiser = torch.optim.Adam(net.parameters(), lr=config.boundary.learning_rate)
     history = run_steps(
         lambda step: work.step(net, optimiser, step),
@@ -110,22 +110,18 @@ class _Fit:
     seed: int
 
     def read(self, progress: bool) -> None:
-        """Runs the target on all graphs once: explained classes, and risks."""
-        settings = self.config.boundary
+        """Runs the target on all graphs once, to learn which classes are explained."""
         read = batch_of_step(len(self.stack), _MOST_GRAPHS, mix(self.seed, "graphs"), 0)
-        read, size = read.sort().values.to(self.target.device), settings.batch_size
+        read, size = read.sort().values.to(self.target.device), self.config.boundary.batch_size
         kept = list[tuple[Tensor, ...]]()
         with progress_bar("Reading graphs", read.numel(), shown=progress) as advance:
             for number, part in enumerate(torch.split(read, size)):
                 query, wanted = self.query(part), self.stack.num_edges[part] > 0
-                nothing = query.clean.new_zeros(query.case.bonds.batch.numel())
-                risk = sampled_risk(query, nothing, settings, mix(self.seed, "corrupted"))
-                check_answers(query, risk)
-                kept.append((part[wanted], query.explained[wanted], risk[wanted]))
+                kept.append((part[wanted], query.explained[wanted]))
                 advance(number * size + part.numel(), "")
-        # numbers in the stack, explained classes, and risks at full corruption, [G] each
-        self.kept, self.explained, self.reference = map(torch.cat, zip(*kept, strict=True))
-        self.in_size, self.num_read = bond_representation(query).size(1), read.numel()
+        # numbers in the stack, and explained classes, [G] each; what describes some edges
+        self.kept, self.explained = map(torch.cat, zip(*kept, strict=True))
+        self.sample, self.num_read = bond_representation(query), read.numel()
         if self.kept.numel() == 0:
             raise GraphError(
                 f"At least one of the {read.numel()} training graphs must have edges (got none)."
@@ -156,6 +152,8 @@ class _Fit:
         chosen, offset = chosen.to(device), table.to(device) * self.table_width
         query = self.query(self.kept[chosen], self.explained[chosen], offset)
         loss, risk, restored = srb_loss(query, net(query), settings, mix(seed, "fit", step))
+        if step == 0:
+            check_answers(query, risk)
         descend(loss.mean(), list(net.parameters()), optimiser)
         return {"loss": loss.detach().mean(), "risk": risk.mean(), "restored": restored.mean()}
 
@@ -168,28 +166,27 @@ class _Fit:
             size = min(_JUDGED_GRAPHS, members.numel())
             chosen = members[batch_of_step(members.numel(), size, mix(self.seed, "judge"), 0)]
             query = self.query(self.kept[chosen], self.explained[chosen])
-            judged[int(label)] = judge_order(
-                query, net(query), self.reference[chosen], self.config.boundary, self.seed
-            )
+            judged[int(label)] = judge_order(query, net(query), self.config.boundary, self.seed)
         return judged
 
 
 @torch.no_grad()
-def judge_order(
-    query: Query, logit: Tensor, reference: Tensor, settings: BoundaryConfig, seed: int
-) -> str:
+def judge_order(query: Query, logit: Tensor, settings: BoundaryConfig, seed: int) -> str:
     """Returns the status of gate logits, ``[M]``: whether their order restores the prediction.
 
     Saturation is read from the gates. The order is useful if the better half of each graph's bonds,
     restored alone, leaves a lower risk than the worse half, and inverted if a higher one. Two
-    standard errors decide. ``reference`` is the risk at full corruption, ``[B]``.
+    standard errors decide.
     """
     gate = logit.sigmoid()
     if float((gate > 0.97).float().mean()) > 0.95:
         return "saturated-high"
     if float((gate < 0.03).float().mean()) > 0.95:
         return "saturated-low"
-    if float(reference.median()) < RISK_FLOOR:
+    nothing = torch.zeros_like(logit)
+    corrupted = sampled_risk(query, nothing, settings, mix(seed, "corrupted"))  # [B]
+    check_answers(query, corrupted)
+    if float(corrupted.median()) < RISK_FLOOR:
         return "insensitive"
     case, where = query.case, query.case.bonds.batch
     half = torch.bincount(where[case.reached], minlength=case.num_graphs) / 2
@@ -202,7 +199,7 @@ def judge_order(
     learned, reverse = (
         sampled_risk(query, kept.to(logit.dtype), settings, stream) for kept in (better, worse)
     )
-    gain = (reverse - learned) / reference.clamp(min=RISK_FLOOR)  # [B]
+    gain = (reverse - learned) / corrupted.clamp(min=RISK_FLOOR)  # [B]
     mean = float(gain.mean())
     error = float(gain.std()) / gain.numel() ** 0.5 if gain.numel() > 1 else abs(mean)
     if mean < -2 * error:

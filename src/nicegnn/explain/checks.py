@@ -111,7 +111,7 @@ def checked_config(config: object) -> NICEConfig:
         return config or NICEConfig()
     raise ConfigError(
         f"`config` must be a NICEConfig (got {shown(config)}). Pass NICEConfig().with_(...), "
-        "NICEConfig.paper(), or NICEConfig.from_toml(path)."
+        "NICEConfig.paper(), NICEConfig.from_toml(path) or NICEConfig.from_dict(values)."
     )
 
 

@@ -262,7 +262,8 @@ class Explanation:
         """
         from nicegnn.explain.pictures import draw
 
-        palette = palette or ("gate" if value == "gate" else "score")
+        if palette is None:
+            palette = "gate" if value == "gate" else "score"
         look: dict[str, Any] = {"size": size, "columns": columns, "palette": palette}
         return draw(self, smiles, value, top, truth, title, most, **look)
 
