@@ -18,7 +18,6 @@ def some_view() -> BondView:
         state=torch.randn(6, 4, generator=generator),
         home=torch.tensor([0, 0, 0, 1, 1, 1]),
         ends=torch.tensor([[0, 1, 3, 4], [1, 2, 4, 5]]),
-        graph=torch.tensor([0, 0, 1, 1]),
         edge=torch.randn(4, 2, generator=generator),
         label=torch.tensor([1, 2]),
     )
@@ -43,7 +42,6 @@ def test_a_graph_is_scored_alike_in_any_company() -> None:
         view.state[3:],
         view.home[3:] - 1,
         view.ends[:, 2:] - 3,
-        view.graph[2:] - 1,
         view.edge[2:],
         view.label[1:],
     )

@@ -32,7 +32,6 @@ def lesson(chosen: Tensor, noise: float = 0.0) -> Lesson:
         state=torch.cat(states),
         home=home,
         ends=torch.stack([node, SIZE * home + (node + 1) % SIZE]),
-        graph=home,
         edge=torch.zeros(node.numel(), 0),
         label=torch.ones_like(chosen),
     )

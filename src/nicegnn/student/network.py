@@ -23,9 +23,13 @@ class BondView:
     state: Tensor  # states of each node: input and all layers, [V, D]
     home: Tensor  # graph of each node, [V]
     ends: Tensor  # the two nodes of each bond, [2, M]
-    graph: Tensor  # graph of each bond, [M]
     edge: Tensor  # mean ``edge_attr`` of each bond if the model reads it, [M, K]
     label: Tensor  # explained class of each graph, counted from 1; 0 for all outputs, [B]
+
+    @property
+    def graph(self) -> Tensor:
+        """Graph of each bond, ``[M]``."""
+        return self.home[self.ends[0]]
 
 
 def node_states(query: Query) -> Tensor:
@@ -44,8 +48,7 @@ def view_bonds(query: Query) -> BondView:
     if isinstance(edge_attr, Tensor) and query.target.may_read("edge_attr"):
         feature = edge_attr.flatten(1) if edge_attr.dim() > 1 else edge_attr.unsqueeze(1)
         edge = case.bonds.mean(feature.to(edge.dtype).t()).t()
-    ends, graph = case.bonds.index, case.bonds.batch
-    return BondView(node_states(query), batch.batch, ends, graph, edge, query.explained + 1)
+    return BondView(node_states(query), batch.batch, case.bonds.index, edge, query.explained + 1)
 
 
 class StudentNetwork(nn.Module):

@@ -50,11 +50,11 @@ class Lesson:
         view, chosen = self.view, chosen.to(self.view.label.device)
         place = torch.full_like(view.label, -1)  # of each graph among the chosen ones
         place[chosen] = torch.arange(chosen.numel(), device=chosen.device)
-        home, graph = place[view.home], place[view.graph]
-        node, bond = ((one >= 0).nonzero().view(-1) for one in (home, graph))
+        home = place[view.home]
+        node, bond = ((one >= 0).nonzero().view(-1) for one in (home, home[view.ends[0]]))
         ends = ((home >= 0).cumsum(0) - 1)[view.ends[:, bond]]
-        states, edges = (home[node], ends), (graph[bond], view.edge[bond])
-        part = BondView(view.state[node], *states, *edges, view.label[chosen])
+        label = view.label[chosen]
+        part = BondView(view.state[node], home[node], ends, view.edge[bond], label)
         return Lesson(part, self.wanted[bond], self.reached[bond], self.num_labels)
 
 
@@ -122,7 +122,7 @@ def join_lessons(parts: Sequence[Lesson]) -> Lesson:
     values: dict[str, list[Tensor]] = {one.name: [] for one in fields(BondView)}
     nodes, graphs = 0, 0
     for part in parts:
-        shift = {"home": graphs, "graph": graphs, "ends": nodes}
+        shift = {"home": graphs, "ends": nodes}
         for name, held in values.items():
             held.append(getattr(part.view, name) + shift.get(name, 0))
         nodes, graphs = nodes + part.view.state.size(0), graphs + part.view.label.numel()
