@@ -125,7 +125,7 @@ def test_graphs_are_graphs(value: Any) -> None:
         (lambda model: NICE(model, mechanism=lambda: 0).explain(GRAPHS), "."),
         (lambda model: NICE(model, mechanism=lambda m, g, site: m[:, :1]).explain(GRAPHS), "."),
         (lambda model: NICE(model, inputs=lambda: 0).explain(GRAPHS), "."),
-        (lambda model: NICE(model).to("nosuch"), "`device`"),
+        (lambda model: NICE(model).explain(GRAPHS).to("nosuch"), "`device`"),
         (lambda model: NICE(model, "my.toml"), "from_toml"),
         (lambda model: NICE(model, {"seed": 1}), "from_dict"),
         (lambda model: NICEAlgorithm("paper"), r"got 'paper'\). Pass .* NICEConfig.paper\(\)"),

@@ -21,8 +21,10 @@ def test_interface_works_as_written_on_every_backbone(name: str, batch: Batch) -
     model = make(name)
     nice = NICE(model, PAPER)
     before = take_snapshot(model)
-    with pytest.raises(NotFittedError, match=r"needs fitted gates .* Call fit\(graphs\) first"):
-        nice.explain(batch)
+    for call in (nice.explain, nice.teach):
+        with pytest.raises(NotFittedError, match=r"needs fitted gates .* Call fit\(graphs\) first"):
+            call(batch, progress=False)
+    assert take_snapshot(model) == before
     nice.fit(batch.to_data_list(), progress=False)
     out = nice.explain(batch)
     assert take_snapshot(model) == before

@@ -53,7 +53,7 @@ class Explanation:
 
     For classes a score is the share of the odds that is lost with the bond, ``1 - exp(-loss)``, in
     [0, 1]; for values it is the loss itself, in units of the value. It does not depend on the other
-    bonds, so scores of two graphs can be compared. Rivals, and scores that join an order, have
+    bonds, so scores of two graphs can be compared. Rivals, and the paper's method, have
     units of their own.
 
     The edges of a bond share its score; a one-way edge counts like one direction of a two-way bond.

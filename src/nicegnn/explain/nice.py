@@ -139,11 +139,6 @@ class NICE(Explainer):
                 "student=True needs a student (got none). Call teach(graphs) first, with graphs "
                 "like those to explain."
             )
-        if not student and self.config.needs_fit and self.gates is None:
-            raise NotFittedError(
-                "path='joint' needs fitted gates (got none). Call fit(graphs) first, with graphs "
-                "like those to explain, or use NICEConfig(), which needs no fit."
-            )
         asked, size = Asked(target, index, pairs, seed, progress), self.config.batch_size
         if student:
             size = size if self.target.device.type == "cpu" else max(size, _STUDENT_BATCH)
@@ -203,7 +198,11 @@ class NICE(Explainer):
 
     def _along_path(self, query: Query, seed: int) -> Explanation:
         """Attributes the fall of the risk along the path to the boundary, as in the paper."""
-        assert self.gates is not None  # see `explain`
+        if self.gates is None:
+            raise NotFittedError(
+                "path='joint' needs fitted gates (got none). Call fit(graphs) first, with graphs "
+                "like those to explain, or use NICEConfig(), which needs no fit."
+            )
         with torch.no_grad():
             gate = self.gates(query).sigmoid()
         lost = boundary_integrated_gradient(query, gate, self.config, seed)
