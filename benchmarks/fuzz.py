@@ -61,7 +61,7 @@ def any_call(rng: random.Random, world: World) -> None:
     if rng.random() < 0.3:
         name = rng.choice(["gin", "gcn", "sage", "gat", "gine", "transformer", "value", "binary"])
         given = rng.choice([graph(rng), [graph(rng) for _ in range(3)]])
-        usual: list[dict[str, Any]] = [{}, {"target": 0}, {"atoms": False}, {"trust": False}]
+        usual: list[dict[str, Any]] = [{}, {"target": 0}, {"atoms": False}]
         try:
             ask(rng, world, name, given, rng.choice(usual))
         except NicegnnError as error:
@@ -71,7 +71,7 @@ def any_call(rng: random.Random, world: World) -> None:
     words: dict[str, Any] = {}
     if name in FAULTS and rng.random() < 0.5:
         name = "gin"
-    names = ("target", "index", "seed", "progress", "atoms", "boundary", "trust", "student")
+    names = ("target", "index", "seed", "progress", "atoms", "student")
     for key in rng.sample(names, rng.choice([0, 0, 0, 1, 1, 2])):
         fit = {"target": [0, 1], "seed": [3], "index": [0]}.get(key, [True, False])
         words[key] = rng.choice(JUNK if rng.random() < 0.6 else fit)
@@ -122,7 +122,7 @@ def same_molecules(rng: random.Random, world: World) -> None:
         alone = made[rng.randint(0, 1)].explain(one, seed=1)
         check_numbers(alone)
         close(alone, part, f"{smiles} alone and in a batch")
-        if config.mechanism != "exchange" or config.needs_boundary:
+        if config.mechanism != "exchange":
             continue  # noise is drawn for each edge
         ranks = [*Chem.CanonicalRankAtoms(Chem.MolFromSmiles(smiles), breakTies=False)]
         alike = defaultdict(list)
@@ -140,8 +140,8 @@ def any_result(rng: random.Random, world: World) -> None:
     out = world.known[name].explain([graph(rng) for _ in range(rng.randint(1, 3))], target=0)
     number = rng.choice([0.5, 1.0, 1, 2, rng.choice(JUNK)])
     kind = rng.choice(["bonds", "atoms", "graphs", rng.choice(JUNK)])
-    drawn = {rng.choice(["value", "top", "truth", "size", "columns", "most", "palette", "signed"])}
-    drawn |= {rng.choice(["limit", "title", "smiles"])}
+    drawn = {rng.choice(["value", "top", "truth", "size", "columns", "most", "palette"])}
+    drawn |= {rng.choice(["title", "smiles"])}
     look = {key: rng.choice(JUNK) for key in drawn if rng.random() < 0.7}
     asks: list[Callable[[], Any]] = [
         lambda: out.top(number),
@@ -161,7 +161,7 @@ def any_explainer(rng: random.Random, world: World) -> None:
     names = ["nice", "saliency", "occlusion", "integrated-gradients"]
     name = rng.choice([*names, "nice+nc", "occlusion+em", "nice+", rng.choice(JUNK)])
     keys = ["config", "mechanism", "background", "mode", "return_type", "inputs", "batched", "seed"]
-    keys += ["batch_size", "score", "steps", "chunk_edges", "nosuch", "boundary__steps"]
+    keys += ["batch_size", "steps", "chunk_edges", "nosuch", "boundary__steps"]
     words = {rng.choice(keys): rng.choice(JUNK) for _ in range(rng.choice([0, 0, 1]))}
     if isinstance(name, str) and name.startswith("gnn"):
         words.setdefault("steps", 2)
@@ -179,7 +179,7 @@ def any_background(rng: random.Random, world: World) -> None:
     if rng.random() < 0.7:
         check_numbers(NICE(model, background=some_graphs(rng)).explain(graph(rng)))
         return
-    nice = NICE(model, NICEConfig().with_(**QUICK))
+    nice = NICE(model, NICEConfig.paper().with_(**QUICK))
     keys = ["target", "index", "seed"]
     words: dict[str, Any] = {rng.choice(keys): rng.choice(JUNK[:12])} if rng.random() < 0.4 else {}
     check_numbers(nice.fit(some_graphs(rng), progress=False, **words).explain(graph(rng)))

@@ -34,7 +34,9 @@ def swapped(text: str, edges: bool) -> str:
     text = _THEIRS.sub("NICEAlgorithm()", _INTERNAL.sub("", text))
     if edges:
         text = re.sub(r"node_mask_types = \[[^\]]*\]", "node_mask_types = [None]", text)
-        text = text.replace("edge_mask_types = [MaskType.object, None]", "edge_mask_types = [MaskType.object]")
+        text = text.replace(
+            "edge_mask_types = [MaskType.object, None]", "edge_mask_types = [MaskType.object]"
+        )
     return _OURS + text
 
 

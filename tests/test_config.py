@@ -23,11 +23,8 @@ from nicegnn.errors import ConfigError
 
 OTHER_WORDS = {
     "anchor": "clean",
-    "objective": "penalty",
     "quadrature": "riemann",
     "mechanism": "em",
-    "score": "order",
-    "degradation": "log-prob",
     "path": "joint",
 }
 
@@ -71,11 +68,15 @@ def test_paper_settings_are_the_papers():
     """Appendix E: N = 16, T = 16 right endpoints, beta = 0.1, lambda = 1, Adam 1e-3."""
     paper = NICEConfig.paper()
     boundary, attribution = paper.boundary, paper.attribution
-    assert (boundary.objective, boundary.penalty, boundary.start) == ("penalty", 1, 0.5)
+    assert (boundary.penalty, boundary.start) == (1, 0.5)
     assert (boundary.num_draws, boundary.beta, boundary.learning_rate) == (16, 0.1, 1e-3)
     assert (attribution.num_draws, attribution.num_nodes) == (16, 16)
     assert (attribution.path, attribution.quadrature) == ("joint", "riemann")
-    assert (attribution.beta, paper.mechanism, paper.score) == (0.1, "nc", "loss")
+    assert (paper.mechanism, paper.anchor, NICEConfig.paper("propagated").anchor) == (
+        "nc",
+        "clean",
+        "propagated",
+    )
 
 
 BAD: list[tuple[type, str, Any]] = [

@@ -29,7 +29,7 @@ import torch, nicegnn, nicegnn.molecule.drawing, nicegnn.target.training
 from torch_geometric.data import Data
 from nicegnn.target.zoo import GIN
 graph = Data(x=torch.eye(3), edge_index=torch.tensor([[0, 1, 1, 2], [1, 0, 2, 1]]))
-config = nicegnn.NICEConfig().with_(boundary__graph_steps=2, attribution__num_draws=2)
+config = nicegnn.NICEConfig().with_(attribution__num_draws=2)
 nicegnn.NICE(GIN(3, 2), config).explain(graph)
 print(sorted(set({OPTIONAL!r}) & set(sys.modules)))
 """

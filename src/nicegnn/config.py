@@ -19,14 +19,10 @@ Positive = Annotated[float, "be a positive number", lambda v: v > 0]
 NotNegative = Annotated[float, "be at least 0", lambda v: v >= 0]
 Fraction = Annotated[float, "lie between 0 and 1", lambda v: 0 < v < 1]
 
-Degradation = Literal["log-prob", "margin", "signed-margin"]
-Objective = Literal["budget", "penalty"]
-Layers = Literal["all", "last"]
-AttributionPath = Literal["joint", "bond"]
-Quadrature = Literal["gauss", "gauss-sine", "gauss-linear", "riemann"]
+AttributionPath = Literal["bond", "joint"]
+Quadrature = Literal["gauss", "gauss-linear", "riemann"]
 Damage = Literal["exchange", "nc", "em"]
 Anchor = Literal["propagated", "clean"]
-Ranking = Literal["loss", "order"]
 
 
 @dataclass(frozen=True)
@@ -64,19 +60,16 @@ class Settings:
         """Returns a changed copy; ``boundary__steps=...`` changes ``steps`` of ``boundary``.
 
         Example:
-            >>> NICEConfig().with_(score="order", boundary__steps=50).boundary.steps
+            >>> NICEConfig.paper().with_(seed=1, boundary__steps=50).boundary.steps
             50
         """
         plain: dict[str, Any] = {}
-        parts: dict[str, dict[str, Any]] = {}
         for key, value in changes.items():
             part, _, name = key.partition("__")
             if name and part in _parts(type(self)):
-                parts.setdefault(part, {})[name] = value
+                plain[part] = plain.get(part, getattr(self, part)).with_(**{name: value})
             else:
                 plain[key] = value
-        for part, values in parts.items():
-            plain[part] = plain.get(part, getattr(self, part)).with_(**values)
         _check_names(type(self), plain)
         return replace(self, **plain)
 
@@ -99,11 +92,10 @@ class Settings:
     def to_toml(self) -> str:
         """Returns the settings as TOML text, without those that are None, which TOML cannot say."""
         plain = {key: value for key, value in self.to_dict().items() if value is not None}
-        tables = [key for key, value in plain.items() if isinstance(value, dict)]
+        tables = {key: value for key, value in plain.items() if isinstance(value, dict)}
         lines = [f"{k} = {json.dumps(v)}" for k, v in plain.items() if k not in tables]
-        for table in tables:
-            items = (f"{k} = {json.dumps(v)}" for k, v in plain[table].items())
-            lines += ["", f"[{table}]", *items]
+        for name, table in tables.items():
+            lines += ["", f"[{name}]", *(f"{k} = {json.dumps(v)}" for k, v in table.items())]
         return "\n".join(lines) + "\n"
 
     @classmethod
@@ -128,32 +120,20 @@ class ExplainerConfig(Settings):
 
 @dataclass(frozen=True)
 class BoundaryConfig(Settings):
-    """How the stochastic restoration boundary (SRB) is learned.
+    """How the paper's stochastic restoration boundary (SRB) is fitted.
 
-    ``objective="budget"`` learns an order of the bonds that keeps the risk low at every restored
-    share, then places each graph's boundary at a stated risk; gates cannot saturate or collapse.
-    The risk is divided by that at full corruption, a bond is described by its ends in all layers
-    and by its graph, each class has its own network, and the learning rate falls to 0.
-
-    ``objective="penalty"`` is the paper's: risk plus `penalty` times the mean gate. The risk is in
-    nats, a bond is described by its ends in the last layer, one network serves all classes, and
-    the learning rate is constant.
+    Gates of bonds minimise the risk, in nats, plus `penalty` times the mean gate. The paper gives
+    the first four.
     """
 
-    objective: Objective = "budget"  # "budget" (order under random budgets) or "penalty" (paper)
-    anchor: Anchor = "clean"  # damaged message: of the "clean" pass (paper), or "propagated"
-    num_draws: Count = 16  # N, draws to place and judge a boundary
-    fit_draws: Count = 16  # N, draws in each step of a fit
-    degradation: Degradation = "margin"  # loss of one draw; "log-prob" (paper)
-    beta: NotNegative = 0.1  # weight of the spread over draws in the risk
-    penalty: NotNegative = 1.0  # lambda, weight of the mean gate ("penalty" only)
-    start: Fraction = 0.5  # gate before training ("penalty" only); near 1 the graph starts clean
-    risk_target: Fraction = 0.05  # normalised risk at which a boundary is placed ("budget" only)
+    num_draws: Count = 16  # N, draws in each step of a fit, and to judge it
+    beta: NotNegative = 0.1  # weight of the spread over draws in the risk, also along the path
+    penalty: NotNegative = 1.0  # lambda, weight of the mean gate
+    learning_rate: Positive = 1e-3  # of Adam
+    start: Fraction = 0.5  # gate before training; near 1 the graph starts clean
     hidden_size: Count = 64  # width of the gate network
-    learning_rate: Positive = 1e-2  # of Adam, when gates are fitted
-    steps: Count = 200  # optimisation steps of a fit
-    batch_size: Count = 512  # graphs per step of a fit
-    graph_steps: Count = 80  # optimisation steps where a boundary is sought for one graph alone
+    steps: Count = 500  # optimisation steps
+    batch_size: Count = 256  # graphs per step
 
 
 @dataclass(frozen=True)
@@ -162,16 +142,13 @@ class AttributionConfig(Settings):
 
     ``path="bond"`` damages each bond alone while all others stay clean: its score is what the
     prediction loses. ``path="joint"`` is the paper's: all bonds move together from corruption to
-    the boundary, with new draws at each of `num_nodes` nodes.
+    the fitted boundary, with new draws at each of `num_nodes` nodes.
     """
 
     path: AttributionPath = "bond"  # "bond" (one by one) or "joint" (paper)
-    anchor: Anchor = "propagated"  # damaged message: of the "clean" pass (paper), or "propagated"
     num_draws: Count = 4  # M, draws of each bond, or at each node, where damage is random
     num_nodes: Count = 8  # T, nodes of the path ("joint" only)
     quadrature: Quadrature = "gauss"  # rule of the path, see `path_nodes`; "riemann" (paper)
-    degradation: Degradation = "margin"  # loss of one draw, see `BoundaryConfig`
-    beta: NotNegative = 0.0  # weight of the spread over draws in the loss; 0.1 (paper)
 
 
 @dataclass(frozen=True)
@@ -186,41 +163,25 @@ class NICEConfig(ExplainerConfig):
     boundary: BoundaryConfig = field(default_factory=BoundaryConfig)
     attribution: AttributionConfig = field(default_factory=AttributionConfig)
     mechanism: Damage = "exchange"  # "exchange", "nc" noise corruption, "em" element-wise masking
+    anchor: Anchor = "propagated"  # damaged message: of the "clean" pass (paper), or "propagated"
     num_prototypes: Count = 8  # K, real edges that damaged ones are exchanged with, one by one
-    score: Ranking = "loss"  # what ranks the bonds: "loss" (attribution) or "order" (gates)
 
     @classmethod
     def paper(cls, anchor: Anchor = "clean") -> NICEConfig:
-        """Returns the paper's method: penalty objective, clean messages, 16 draws, 16 nodes.
+        """Returns the paper's method: a fitted boundary, clean messages, 16 draws, 16 nodes.
 
         The paper contradicts itself about which message is damaged: its notation, proposition,
         proof and figures use the clean one, its Section 3 lets damaged messages propagate.
         ``anchor`` chooses; `docs/method.md` compares both with the paper's numbers, and says what
         the paper gives and what we had to choose.
         """
-        boundary = BoundaryConfig(  # draws, beta, lambda and start are the paper's by default
-            objective="penalty",
-            anchor=anchor,
-            degradation="log-prob",
-            learning_rate=1e-3,
-            steps=500,
-            batch_size=256,
-        )
-        attribution = AttributionConfig(
-            path="joint",
-            anchor=anchor,
-            num_draws=16,
-            num_nodes=16,
-            quadrature="riemann",
-            degradation="log-prob",
-            beta=0.1,
-        )
-        return cls(boundary=boundary, attribution=attribution, mechanism="nc")
+        path = AttributionConfig("joint", num_draws=16, num_nodes=16, quadrature="riemann")
+        return cls(attribution=path, mechanism="nc", anchor=anchor)
 
     @property
-    def needs_boundary(self) -> bool:
-        """Whether scores depend on gates."""
-        return self.score != "loss" or self.attribution.path == "joint"
+    def needs_fit(self) -> bool:
+        """Whether scores depend on gates that `fit` learns."""
+        return self.attribution.path == "joint"
 
 
 def check_choice(name: str, value: object, choices: Iterable[object]) -> None:

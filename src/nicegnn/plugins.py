@@ -62,8 +62,7 @@ uses). Choose another.
 def _load_file(path: Path) -> None:
     name = f"{_PREFIX}{path.stem}"
     if name in sys.modules:
-        other = Path(str(sys.modules[name].__file__))
-        if other != path:
+        if (other := sys.modules[name].__file__) != str(path):
             raise ConfigError(
                 f"`plugin` must have its own file name (got {path} beside {other}). Rename one."
             )
@@ -92,13 +91,10 @@ def _load_installed() -> None:
         try:
             entry.load()
         except (Exception, SystemExit) as error:
-            package = (
-                entry.value if entry.dist is None else f"{entry.dist.name} {entry.dist.version}"
-            )
-            log.warning(
-                "The plugin %s of %s is left out: %s Mend or uninstall it.",
-                *(entry.name, package, _words(error)),
-            )
+            dist = entry.dist
+            package = entry.value if dist is None else f"{dist.name} {dist.version}"
+            words = f"{entry.name} of {package} is left out: {_words(error)}"
+            log.warning("The plugin %s Mend or uninstall it.", words)
 
 
 def _words(error: BaseException) -> str:

@@ -42,15 +42,6 @@ def progress_bar(title: str, total: int, *, shown: bool) -> Iterator[Advance]:
         yield lambda done, note: bars.update(task, completed=done, note=note)
 
 
-def of_answers(advance: Advance) -> Callable[[int, int], None]:
-    """Returns what is told how many answers there are of all, and moves a bar by one step.
-
-    >>> of_answers(lambda done, note: print(done, note))(5, 10)
-    0.5 5 of 10 answers
-    """
-    return lambda done, total: advance(done / total, f"{done:,} of {total:,} answers")
-
-
 def _lines(title: str, total: int) -> Advance:
     """Returns an ``advance`` that writes lines, with the time left."""
     start, last, first = time.monotonic(), time.monotonic(), 0.0

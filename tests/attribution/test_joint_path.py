@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import replace
+from typing import Any
 
 import pytest
 import torch
 from torch import Tensor
 from torch_geometric.data import Data
 
-from nicegnn import AttributionConfig, NoiseCorruption
+from nicegnn import ElementMask, NICEConfig, NoiseCorruption
 from nicegnn.attribution.joint_path import QUADRATURES, boundary_integrated_gradient, path_nodes
 from nicegnn.errors import ConfigError
 from nicegnn.graph.batch import to_batch
@@ -67,14 +67,6 @@ def test_gauss_is_exact_on_polynomials_in_u(num):
     assert got != pytest.approx(2 / (too_high + 2), rel=1e-12)
 
 
-def test_slopes_of_square_roots_at_both_ends_are_integrated_by_the_sine_rule():
-    """The integral of 1 / sqrt(t (1 - t)) is pi; right endpoints cannot even be evaluated."""
-    got = integral("gauss-sine", 8, lambda t: (t * (1 - t)).rsqrt())
-    assert got == pytest.approx(math.pi, rel=1e-9)
-    got = integral("gauss", 8, lambda t: (t * (1 - t)).rsqrt())
-    assert got != pytest.approx(math.pi, rel=1e-2)
-
-
 def test_bad_settings_are_refused():
     with pytest.raises(ConfigError, match=r"at least 1 \(got 0\)"):
         path_nodes("gauss", 0)
@@ -83,6 +75,26 @@ def test_bad_settings_are_refused():
 
 
 # --- attribution -------------------------------------------------------------------------------
+
+
+def settings(**path: Any) -> NICEConfig:
+    """A path with Gauss nodes, where the spread over draws does not count."""
+    changes = {f"attribution__{name}": value for name, value in path.items()}
+    return NICEConfig().with_(boundary__beta=0.0, **changes)
+
+
+def test_completeness_is_exact_without_chance_and_with_enough_nodes() -> None:
+    torch.manual_seed(1)
+    graphs = to_batch([random_graph(n, seed=n, dtype=torch.float64) for n in (4, 6, 8)])
+    target = Target(Smooth(scale=3.0).double().eval())
+    query = Query(target, make_case(graphs), ElementMask(), degradation="signed-margin")
+    boundary = torch.linspace(0.2, 0.9, graphs.num_edges // 2, dtype=torch.float64)
+    found = boundary_integrated_gradient(query, boundary, settings(num_nodes=400), 0)
+    assert (found.risk_corrupted.abs() > 0.03).all()  # there is something to explain
+    assert (found.completeness_gap < 1e-9).all(), found.completeness_gap
+    total = torch.zeros(3, dtype=torch.float64)
+    total = total.index_add(0, query.case.bonds.batch, found.bond_loss)
+    torch.testing.assert_close(total, found.risk_corrupted - found.risk_boundary)
 
 
 class SameNoise(NoiseCorruption):
@@ -95,11 +107,11 @@ class SameNoise(NoiseCorruption):
 def attribution_error(quadrature: str, num_nodes: int, gate: float = 0.7) -> float:
     """Completeness gap of a smooth regression: no hinge, so the quadrature rule alone matters."""
     torch.manual_seed(1)
-    config = AttributionConfig(num_draws=4, num_nodes=num_nodes, quadrature=quadrature)
+    config = settings(num_draws=4, num_nodes=num_nodes, quadrature=quadrature)
     target = Target(Smooth(num_classes=1).double().eval(), mode="regression")
     graph = to_batch(random_graph(6, seed=6, dtype=torch.float64))
     noise = SameNoise(9)  # no draw passes the clean value, where the loss has a kink
-    query = Query(target, make_case(graph), noise)
+    query = Query(target, make_case(graph), noise, degradation="margin")
     boundary = torch.full((graph.num_edges // 2,), gate, dtype=torch.float64)
     return float(boundary_integrated_gradient(query, boundary, config, 0).completeness_gap)
 
@@ -113,12 +125,13 @@ def test_more_nodes_reduce_the_error_at_the_expected_rate() -> None:
 
 def test_standard_error_tells_the_spread_over_seeds(ring: Data) -> None:
     torch.manual_seed(0)
-    config = AttributionConfig(num_draws=32, num_nodes=4)
-    query = Query(Target(Smooth(scale=3.0).eval()), make_case(to_batch(ring)), NoiseCorruption())
+    config = settings(num_draws=32, num_nodes=4)
+    target, case = Target(Smooth(scale=3.0).eval()), make_case(to_batch(ring))
+    query = Query(target, case, NoiseCorruption(), degradation="margin")
     boundary = torch.full((7,), 0.7)
     runs = [boundary_integrated_gradient(query, boundary, config, seed) for seed in range(32)]
-    spread = torch.stack([run.score for run in runs]).std(0)
-    claimed = torch.stack([run.stderr for run in runs]).square().mean(0).sqrt()
+    spread = torch.stack([run.bond_loss for run in runs]).std(0)
+    claimed = torch.stack([run.bond_stderr for run in runs]).square().mean(0).sqrt()
     assert (claimed / spread > 0.6).all()
     assert (claimed / spread < 1.7).all()
 
@@ -126,9 +139,9 @@ def test_standard_error_tells_the_spread_over_seeds(ring: Data) -> None:
 def test_scores_of_a_linear_model_by_hand() -> None:
     """Bonds of 3, 5 and 2 restored to 1/2, 1 and 1/4 score their value times their gate."""
     boundary = torch.tensor([0.5, 1.0, 0.25], dtype=torch.float64)
-    config = AttributionConfig(num_draws=1, num_nodes=3, degradation="signed-margin", beta=0.0)
-    found = boundary_integrated_gradient(two_paths(), boundary, config, 0)
-    assert found.score.tolist() == pytest.approx([1.5, 5.0, 0.5])
+    query = two_paths().losing("signed-margin")
+    found = boundary_integrated_gradient(query, boundary, settings(num_draws=1, num_nodes=3), 0)
+    assert found.bond_loss.tolist() == pytest.approx([1.5, 5.0, 0.5])
     assert found.risk_corrupted.tolist() == pytest.approx([8.0, 2.0])
     assert found.risk_boundary.tolist() == pytest.approx([1.5, 1.5])
     assert found.completeness_gap.tolist() == pytest.approx([0.0, 0.0], abs=1e-9)

@@ -11,10 +11,9 @@ from nicegnn import NICEConfig
 from nicegnn.target.zoo import MODELS, make_model
 from tests.conftest import NUM_EDGE_FEATURES, NUM_FEATURES
 
-FAST = NICEConfig().with_(
+FAST = NICEConfig()  # the default is fast
+PAPER = NICEConfig.paper().with_(
     boundary__num_draws=4,
-    boundary__fit_draws=4,
-    boundary__graph_steps=6,
     boundary__steps=8,
     boundary__batch_size=4,
     attribution__num_draws=4,

@@ -17,7 +17,7 @@ from nicegnn import NICE, NICEAlgorithm, NICEConfig
 from nicegnn.errors import GraphError, NicegnnError
 from nicegnn.explain.registry import get_explainer
 from tests.conftest import NUM_FEATURES, random_graph, take_snapshot
-from tests.explain.small_models import FAST, DataCall, NodeGCN, Smooth, Weighted, make
+from tests.explain.small_models import FAST, PAPER, DataCall, NodeGCN, Smooth, Weighted, make
 
 GRAPHS = [random_graph(5 + n, n) for n in range(4)]
 WORDS = ("no", "", b"x", "\0")
@@ -39,7 +39,7 @@ EXPLAIN: dict[str, tuple[Any, ...]] = {
     "target": (True, 1e9, (), [1, [2]]),
     "index": (True, (), 99, [1, [2]], TWO[1]),
     "seed": (True, *TWO),
-    **dict.fromkeys(("progress", "atoms", "boundary", "trust", "student"), (0, 1, None, *TWO)),
+    **dict.fromkeys(("progress", "atoms", "student"), (0, 1, None, *TWO)),
 }
 FIT = {"target": (0, *TWO), "index": (True,), "seed": (True, *TWO), "progress": (0, None, *TWO)}
 MAKE: dict[str, tuple[Any, ...]] = {
@@ -106,7 +106,6 @@ def test_graphs_are_graphs(value: Any) -> None:
     calls: tuple[Callable[[], Any], ...] = (
         lambda: nice.explain(value),
         lambda: nice.explain([GRAPHS[0], value]),
-        lambda: nice.estimate(value),
         lambda: nice.fit(value, progress=False),
         lambda: node.explain(value, index=1),
     )
@@ -126,11 +125,11 @@ def test_graphs_are_graphs(value: Any) -> None:
         (lambda model: NICE(model, mechanism=lambda: 0).explain(GRAPHS), "."),
         (lambda model: NICE(model, mechanism=lambda m, g, site: m[:, :1]).explain(GRAPHS), "."),
         (lambda model: NICE(model, inputs=lambda: 0).explain(GRAPHS), "."),
-        (lambda model: NICE(model).to("nosuch"), "`device`"),
+        (lambda model: NICE(model).explain(GRAPHS).to("nosuch"), "`device`"),
         (lambda model: NICE(model, "my.toml"), "from_toml"),
         (lambda model: NICE(model, {"seed": 1}), "from_dict"),
-        (lambda model: NICEAlgorithm("paper"), r"got 'paper'\). Pass NICEConfig.paper\(\)"),
-        (lambda model: NICEConfig().with_(score="gate"), "`score`"),
+        (lambda model: NICEAlgorithm("paper"), r"got 'paper'\). Pass .* NICEConfig.paper\(\)"),
+        (lambda model: NICEConfig().with_(anchor="gate"), "`anchor`"),
         (lambda model: NICE(model).explain(["CCO", "CC"]), r"`model.featurizer`.*or pass graphs"),
         (lambda model: NICE(model).explain(GRAPHS).to_frame("nosuch"), "`kind`"),
         (lambda model: NICE(model).explain(GRAPHS).summary(0), "`most`"),
@@ -225,7 +224,8 @@ def test_graphs_of_a_list_are_named_by_their_number() -> None:
     with pytest.raises(GraphError, match="Graph 1 of 2: A graph must have at least one node"):
         nice.explain([GRAPHS[0], empty])
     words = r"`x` must have the same width.*\(5, 5\) in graph 0 and \(6, 9\) in graph 1"
-    for call in (nice.explain, lambda some: nice.fit(some, progress=False)):
+    fitted = NICE(Smooth(), PAPER)
+    for call in (nice.explain, lambda some: fitted.fit(some, progress=False)):
         with pytest.raises(GraphError, match=words):
             call([GRAPHS[0], changed(GRAPHS[1], x=torch.ones(6, 9))])
 

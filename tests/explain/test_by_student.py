@@ -18,7 +18,7 @@ from nicegnn.student.teaching import TeachConfig
 from tests.conftest import take_snapshot
 from tests.lab.rivals.planted_group import nitro_task
 
-LESSON = TeachConfig(max_graphs=160, epochs=20, hidden_size=32)
+LESSON = TeachConfig(max_graphs=160, epochs=20)
 
 
 @cache

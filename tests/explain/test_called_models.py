@@ -13,7 +13,7 @@ from nicegnn import NICE
 from nicegnn.errors import TargetError
 from nicegnn.intervention import neighbourhoods
 from tests.conftest import NUM_FEATURES, random_graph, take_snapshot
-from tests.explain.small_models import FAST, NodeGCN, Smooth, make
+from tests.explain.small_models import FAST, PAPER, NodeGCN, Smooth, make
 
 GRAPHS = [random_graph(5 + n, n) for n in range(4)]
 
@@ -140,7 +140,8 @@ def test_several_values_need_the_number_of_one(is_graph: bool) -> None:
 
 
 def test_all_values_together_are_told_as_such_along_a_joint_path() -> None:
-    out = NICE(Smooth(2), FAST.with_(attribution__path="joint"), mode="regression").explain(GRAPHS)
+    nice = NICE(Smooth(2), PAPER, mode="regression").fit(GRAPHS, progress=False)
+    out = nice.explain(GRAPHS)
     assert out.target.tolist() == [-1] * 4
     assert (out.risk_corrupted > 0).all()
     assert out.atom_score is None

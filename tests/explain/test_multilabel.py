@@ -12,7 +12,7 @@ from torch_geometric.data import Data
 from nicegnn import NICE
 from nicegnn.errors import NotFittedError, TargetError
 from nicegnn.explain.registry import get_explainer, list_explainers
-from tests.explain.small_models import FAST, Smooth
+from tests.explain.small_models import FAST, PAPER, Smooth
 
 LABELS = 3
 
@@ -72,7 +72,7 @@ def test_rivals_explain_a_label_as_a_binary_model(name: str, graphs: list[Data])
         explainer = get_explainer(name, given, **settings)
         short = {k: 2 for k in ("steps", "num_samples", "rollouts") if hasattr(explainer.config, k)}
         if name.startswith("nice"):
-            short = {"boundary": FAST.boundary, "attribution": FAST.attribution}
+            short = {"boundary": PAPER.boundary}
         config = explainer.config.with_(**short)
         explainer = type(explainer)(given, config, **settings)
         which = 2 if settings["mode"] == "multilabel" else None
@@ -90,14 +90,14 @@ def test_the_label_must_be_named_and_known(ring: Data) -> None:
     with pytest.raises(TargetError, match="one label for all graphs"):
         nice.explain([ring, ring], target=torch.tensor([0, 1]))
     with pytest.raises(TargetError, match="name the label to explain"):
-        nice.fit([ring], progress=False)
+        NICE(Labels(), PAPER, mode="multilabel").fit([ring], progress=False)
     with pytest.raises(TargetError, match=r"for mode='multilabel' \(got 1 with mode='auto'\)"):
         NICE(Smooth(), FAST).fit([ring], target=1, progress=False)
 
 
 def test_a_fit_belongs_to_its_label(graphs: list[Data], tmp_path: Path) -> None:
     model = Labels()
-    nice = NICE(model, FAST, mode="multilabel").fit(graphs, target=1, progress=False)
+    nice = NICE(model, PAPER, mode="multilabel").fit(graphs, target=1, progress=False)
     found = nice.explain(graphs)
     assert any("Label 1 is explained" in note for note in found.status.notes)
     assert torch.equal(nice.explain(graphs, target=1).bond_score, found.bond_score)

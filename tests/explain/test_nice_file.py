@@ -15,7 +15,7 @@ from nicegnn.errors import StoreError
 from nicegnn.store import load_tensors, save_tensors
 from nicegnn.target.zoo import make_model
 from tests.conftest import NUM_FEATURES, random_graph
-from tests.explain.small_models import FAST
+from tests.explain.small_models import PAPER
 
 Parts = tuple[dict[str, Tensor], dict[str, Any]]
 GRAPHS = [random_graph(6, seed) for seed in range(6)]
@@ -31,7 +31,7 @@ def model() -> torch.nn.Module:
 def whole(model: torch.nn.Module, tmp_path_factory: pytest.TempPathFactory) -> Parts:
     """The parts of a file with a background, gates and a student."""
     path = tmp_path_factory.mktemp("whole") / "explainer.safetensors"
-    nice = NICE(model, FAST, background=GRAPHS).fit(GRAPHS, progress=False)
+    nice = NICE(model, PAPER, background=GRAPHS).fit(GRAPHS, progress=False)
     nice.teach(GRAPHS * 3, config=TeachConfig(epochs=1), progress=False)
     nice.save(path)
     return load_tensors(path, "nice")
@@ -66,7 +66,7 @@ def spoil(tensors: dict[str, Tensor], prefix: str, change: Callable[[Tensor], Te
         lambda t, d: spoil(t, "background", Tensor.long),
         lambda t, d: spoil(t, "student", lambda v: v.unsqueeze(-1)),
         lambda t, d: t.update({"background.feature.x": torch.ones(3) * torch.nan}),
-        lambda t, d: t.pop("gates.mean"),
+        lambda t, d: t.pop("gates.first.weight"),
         lambda t, d: t.pop("background.sample.0"),
         lambda t, d: t.pop("student.limit"),
         lambda t, d: t.update({"gates.more": torch.ones(1)}),
@@ -83,7 +83,7 @@ def spoil(tensors: dict[str, Tensor], prefix: str, change: Callable[[Tensor], Te
         lambda t, d: d.update(taught=[1]),
         lambda t, d: d["background"].update(num=1e400),
         lambda t, d: d["background"].update(layers=["x"]),
-        lambda t, d: d["student"].update(hidden_size=3),
+        lambda t, d: d["student"].update(num_labels=7),
     ],
 )
 def test_a_spoiled_file_is_one_line_that_names_it(

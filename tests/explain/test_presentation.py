@@ -175,13 +175,13 @@ def test_words_about_one_graph(one: Explanation) -> None:
     value = replace(one, prediction=torch.tensor([[3.5]]), target=torch.tensor([0]))
     assert value.summary().startswith("CCO: predicted value 3.5. ")
     assert value.draw().label == "predicted 3.5"
-    flagged = replace(one, status=Status("none", (Flag.INSENSITIVE,), ("A note.",)))
+    flagged = replace(one, status=Status((Flag.INSENSITIVE,), ("A note.",)))
     assert "Take care (INSENSITIVE): Damaging messages" in flagged.summary()
     assert flagged.summary().endswith("\nA note.")
 
 
 def test_words_about_many_graphs(two: Explanation) -> None:
-    status = Status("none", (Flag.OK, Flag.NOT_RESTORED | Flag.INSENSITIVE))
+    status = Status((Flag.OK, Flag.NOT_RESTORED | Flag.INSENSITIVE))
     lines = replace(two, status=status).summary().splitlines()
     assert lines[0] == "2 graphs were explained."
     assert lines[1].startswith("Graph 0 (CCO): predicted class 1")
@@ -273,7 +273,6 @@ def test_bad_drawings_are_explained(one: Explanation, two: Explanation) -> None:
         ({"top": 1.5}, r"`top` must be a share in \(0, 1\]"),
         ({"most": 0}, "`most` must be"),
         ({"columns": 0}, "`columns` must be"),
-        ({"limit": -1.0}, "`limit` must be"),
         ({"title": 3}, "`title` must be a text"),
         (
             {"truth": torch.ones(3, dtype=torch.bool)},

@@ -19,7 +19,6 @@ from tests.conftest import NUM_FEATURES, random_graph, take_snapshot
 from tests.explain.small_models import FAST
 
 THREADS = 4
-QUICK = FAST.with_(boundary__graph_steps=2, boundary__steps=4)
 
 
 def make_model() -> nn.Module:
@@ -54,9 +53,9 @@ def same(a: Explanation, b: Explanation) -> bool:
 def test_explanations_do_not_disturb_each_other(shared: str, some: list[Data]) -> None:
     model = make_model().train()
     before = take_snapshot(model)
-    expected = [NICE(model, QUICK).explain(graph) for graph in some]
-    one = NICE(model, QUICK)
-    explainers = [one if shared == "explainer" else NICE(model, QUICK) for _ in some]
+    expected = [NICE(model, FAST).explain(graph) for graph in some]
+    one = NICE(model, FAST)
+    explainers = [one if shared == "explainer" else NICE(model, FAST) for _ in some]
     found = in_threads(lambda n: [explainers[n].explain(some[n]) for _ in range(3)])
     for number, own in enumerate(found):
         assert all(same(out, expected[number]) for out in own)
@@ -79,7 +78,7 @@ def test_predictions_meanwhile_are_those_of_the_model(some: list[Data]) -> None:
             while not ended.is_set():
                 found.append(predict())
         else:
-            NICE(model, QUICK).explain(some[number])
+            NICE(model, FAST).explain(some[number])
             ended.set()
 
     in_threads(work)

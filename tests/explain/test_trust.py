@@ -10,12 +10,12 @@ from torch import Tensor, nn
 from torch_geometric.data import Data
 from torch_geometric.nn import MessagePassing, global_add_pool
 
-from nicegnn import NICE, Explanation, Flag, NICEConfig
+from nicegnn import NICE, Explanation, Flag
 from nicegnn.explain import trust as trust_module
 from nicegnn.explain.explanation import concatenate
 from nicegnn.explain.trust import Trust, chance_of, flags_of, verdict_of
 from tests.conftest import make_graph, random_graph
-from tests.explain.small_models import FAST, make
+from tests.explain.small_models import make
 
 NUMBERS = [*Trust.__dataclass_fields__]
 
@@ -117,17 +117,6 @@ def test_batch_equals_loop_and_parts_keep_their_numbers(graphs: list[Data]) -> N
         torch.testing.assert_close(one, two.flip(0), rtol=1e-3, atol=1e-4, equal_nan=True)
         assert torch.equal(getattr(told(joined), name), one)
         assert getattr(told(parts[2]), name).shape == (1,)
-
-
-@pytest.mark.parametrize("config", [NICEConfig(), FAST, FAST.with_(score="order")])
-def test_scores_are_the_same_without_trust(config: NICEConfig, graphs: list[Data]) -> None:
-    nice = NICE(make("gcn"), config, background=graphs)
-    out, plain = nice.explain(graphs), nice.explain(graphs, trust=False)
-    assert plain.trust is None
-    assert told(out).largest.shape == (5,)
-    for name in ("bond_score", "bond_loss", "bond_stderr", "bond_gate", "risk_corrupted"):
-        first, second = getattr(out, name), getattr(plain, name)
-        assert torch.equal(first.nan_to_num(), second.nan_to_num()), name
 
 
 @pytest.mark.parametrize("mechanism", ["nc", "em"])

@@ -344,7 +344,7 @@ def test_a_registered_layer_is_explained_as_its_twin_of_pyg(graphs: list[Data]) 
     ours = Pooled(Plain(same, 2), Plain(wide))
     twins = Pooled(Twin(same), Twin(same), Twin(wide))
     before = vars(ours.layers[0]).copy()
-    for config in (NICEConfig(), NICEConfig().with_(attribution__anchor="clean")):
+    for config in (NICEConfig(), NICEConfig().with_(anchor="clean")):
         first, second = (
             NICE(one, config, background=graphs).explain(graphs) for one in (ours, twins)
         )

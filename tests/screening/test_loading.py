@@ -90,6 +90,7 @@ def test_origin_tells_models_and_explainers_apart(own: GIN) -> None:
         ({"task": "binary"}, r"--task \(binary here\)"),
         ({"explainer": "nope"}, "`explainer` must be one of"),
         ({"explainer": "pgexplainer"}, "must be fitted first.*explainer.fit"),
+        ({"explainer": "nice-paper"}, "must be fitted first"),
         ({"explainer": "ground-truth"}, "true explanations"),
         ({"explainer": "w.safetensors"}, "must be a file that an explainer saved"),
         ({"model": "nope"}, "must be one of .*'benzene'"),

@@ -18,7 +18,6 @@ def some_view() -> BondView:
         state=torch.randn(6, 4, generator=generator),
         home=torch.tensor([0, 0, 0, 1, 1, 1]),
         ends=torch.tensor([[0, 1, 3, 4], [1, 2, 4, 5]]),
-        graph=torch.tensor([0, 0, 1, 1]),
         edge=torch.randn(4, 2, generator=generator),
         label=torch.tensor([1, 2]),
     )
@@ -31,19 +30,18 @@ def flipped(view: BondView) -> BondView:
 @pytest.mark.parametrize("is_ordered", [False, True])
 def test_ends_are_told_apart_only_if_ordered(is_ordered: bool) -> None:
     torch.manual_seed(0)
-    net, view = StudentNetwork(4, 2, 3, hidden_size=8, is_ordered=is_ordered), some_view()
+    net, view = StudentNetwork(4, 2, 3, is_ordered=is_ordered), some_view()
     is_same = torch.allclose(net(view)[0], net(flipped(view))[0], atol=1e-6)
     assert is_same != is_ordered
 
 
 def test_a_graph_is_scored_alike_in_any_company() -> None:
     torch.manual_seed(0)
-    net, view = StudentNetwork(4, 2, 3, hidden_size=8), some_view()
+    net, view = StudentNetwork(4, 2, 3), some_view()
     second = BondView(
         view.state[3:],
         view.home[3:] - 1,
         view.ends[:, 2:] - 3,
-        view.graph[2:] - 1,
         view.edge[2:],
         view.label[1:],
     )

@@ -9,10 +9,11 @@ import torch
 from torch import Tensor
 
 from nicegnn.errors import ConfigError, GraphError
+from nicegnn.student import network
 from nicegnn.student.network import BondView, StudentNetwork
 from nicegnn.student.teaching import Lesson, TeachConfig, TeachReport, graph_error, teach_student
 
-QUICK = TeachConfig(max_graphs=256, epochs=30, hidden_size=16)
+QUICK = TeachConfig(max_graphs=256, epochs=30)
 SIZE = 8  # bonds of each graph, a ring
 
 
@@ -31,11 +32,16 @@ def lesson(chosen: Tensor, noise: float = 0.0) -> Lesson:
         state=torch.cat(states),
         home=home,
         ends=torch.stack([node, SIZE * home + (node + 1) % SIZE]),
-        graph=home,
         edge=torch.zeros(node.numel(), 0),
         label=torch.ones_like(chosen),
     )
     return Lesson(view, torch.cat(losses), torch.ones_like(node, dtype=torch.bool), 3)
+
+
+@pytest.fixture(autouse=True)
+def narrow(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A narrow network is taught faster."""
+    monkeypatch.setattr(network, "_HIDDEN", 16)
 
 
 def noisy(noise: float) -> Callable[[Tensor], Lesson]:
@@ -91,14 +97,14 @@ def test_error_bars_cover_new_graphs() -> None:
     assert float(near) == pytest.approx(float(within.float().mean()), abs=0.1)
 
 
-def test_the_asked_share_of_graphs_is_above_the_limit() -> None:
-    net, report = taught(1000, noisy(1.0), QUICK.with_(epochs=3, sent=0.25))
+def test_one_in_ten_graphs_is_above_the_limit() -> None:
+    net, report = taught(1000, noisy(1.0), QUICK.with_(epochs=3))
     new = lesson(torch.arange(2000, 2400), 1.0)
     with torch.no_grad():
         error = net.factor[1] * net(new.view)[1].exp()
     above = graph_error(error, new.view.graph, 400) > net.limit
     assert report.num_held_out == 52
-    assert float(above.float().mean()) == pytest.approx(0.25, abs=0.12)
+    assert float(above.float().mean()) == pytest.approx(0.1, abs=0.09)
 
 
 def test_compressed_losses_come_back() -> None:
@@ -124,7 +130,5 @@ def test_equal_seeds_teach_equal_students() -> None:
 def test_too_few_graphs_and_wrong_settings_are_named() -> None:
     with pytest.raises(GraphError, match=r"at least 2 graphs with edges \(got 1\)"):
         taught(1)
-    with pytest.raises(ConfigError, match="`sent` must lie between 0 and 1"):
-        TeachConfig(sent=1.0)
     with pytest.raises(ConfigError, match="`max_graphs` must be a whole number"):
         TeachConfig(max_graphs=0)

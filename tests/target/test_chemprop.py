@@ -269,7 +269,7 @@ def test_an_explainer_is_saved_and_belongs_to_these_weights(tmp_path: Path) -> N
 
 def test_only_a_damaged_bond_is_anchored_to_the_clean_pass() -> None:
     mpnn, points = make_mpnn(), datapoints(SMILES[:1])
-    config = NICEConfig().with_(attribution__anchor="clean")
+    config = NICEConfig().with_(anchor="clean")
     scores = [
         NICE(mpnn, config=one, mechanism="em").explain(points).bond_score
         for one in (config, NICEConfig())

@@ -9,8 +9,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from nicegnn.boundary.objective import restoration_risk, risk_slope
-from nicegnn.config import AttributionConfig, Quadrature, check_choice
+from nicegnn.boundary.gates import check_answers, restoration_risk, risk_slope
+from nicegnn.config import NICEConfig, Quadrature, check_choice
 from nicegnn.errors import ConfigError
 from nicegnn.intervention.query import Query
 from nicegnn.seeding import mix
@@ -19,24 +19,22 @@ QUADRATURES: tuple[str, ...] = get_args(Quadrature)
 
 
 @dataclass(frozen=True)
-class Attribution:
-    """Scores of a batch with their quality report.
+class PathAttribution:
+    """Attribution along a path with its quality report; names are those of an `Explanation`.
 
-    The completeness gap is the distance of a graph's total score from R(0) - R(rho*), nan bond by
-    bond, where no total is known.
+    The completeness gap is the distance of a graph's total score from R(0) - R(rho*).
     """
 
-    score: Tensor  # attribution of each bond, [M]
-    stderr: Tensor  # standard error of each score over noise draws, [M]
+    bond_loss: Tensor  # attribution of each bond, [M]
+    bond_stderr: Tensor  # standard error of each score over noise draws, [M]
     risk_corrupted: Tensor  # R(0) of each graph, [B]
     risk_boundary: Tensor  # R(rho*) of each graph, [B]
     completeness_gap: Tensor  # [B]
-    change: Tensor  # what the prediction loses, negative if it gains, bond by bond, [M]
 
 
 def boundary_integrated_gradient(
-    query: Query, boundary: Tensor, config: AttributionConfig, seed: int
-) -> Attribution:
+    query: Query, boundary: Tensor, config: NICEConfig, seed: int
+) -> PathAttribution:
     r"""Integrates the fall of restoration risk along the path from corruption to the boundary.
 
     .. math:: s_e = -\rho^*_e \int_0^1 \frac{\partial R}{\partial \rho_e}(t\rho^*)\,dt
@@ -49,28 +47,23 @@ def boundary_integrated_gradient(
     Draws are new at every node. Each has its own copy of the gates, so its share of the score is
     known, and the standard error over draws needs no more runs.
     """
-    query = query.losing(config.degradation)
-    case, num_draws, beta = query.case, config.num_draws, config.beta
-    nodes, weights = path_nodes(config.quadrature, config.num_nodes)
-    share = boundary.new_zeros(num_draws, boundary.numel())  # score of each draw, [N, M]
-    for k, (t, w) in enumerate(zip(nodes.tolist(), weights.tolist(), strict=True)):
-        d, slope = query.slopes(t * boundary, num_draws, mix(seed, "path", k))  # [N, B], [N, M]
-        c = risk_slope(d, beta)[:, case.bonds.batch]  # [N, M]
-        share -= w * boundary * c * slope
-    score = share.mean(0)
+    case, path, beta = query.case, config.attribution, config.boundary.beta
+    num_draws = path.num_draws
     r0, r1 = (
         restoration_risk(query.sample(gate, num_draws, mix(seed, "ends")), beta)
         for gate in (torch.zeros_like(boundary), boundary)
     )
+    check_answers(query, r0)
+    nodes, weights = path_nodes(path.quadrature, path.num_nodes)
+    share = boundary.new_zeros(num_draws, boundary.numel())  # score of each draw, [N, M]
+    for k, (t, w) in enumerate(zip(nodes.tolist(), weights.tolist(), strict=True)):
+        with torch.enable_grad():
+            d, slope = query.slopes(t * boundary, num_draws, mix(seed, "path", k))  # [N, B], [N, M]
+        c = risk_slope(d, beta)[:, case.bonds.batch]  # [N, M]
+        share -= w * boundary * c * slope
+    score = share.mean(0)
     total = score.new_zeros(case.num_graphs).index_add(0, case.bonds.batch, score)
-    return Attribution(
-        score=score,
-        stderr=standard_error(share),
-        risk_corrupted=r0,
-        risk_boundary=r1,
-        completeness_gap=(total - (r0 - r1)).abs(),
-        change=torch.full_like(score, torch.nan),
-    )
+    return PathAttribution(score, standard_error(share), r0, r1, (total - (r0 - r1)).abs())
 
 
 def standard_error(share: Tensor) -> Tensor:
@@ -86,8 +79,7 @@ def path_nodes(rule: str, num: int) -> tuple[Tensor, Tensor]:
 
     ``riemann`` has right end points (the paper's rule), the others Gauss-Legendre nodes:
     ``gauss-linear`` in :math:`t`; ``gauss`` in :math:`u` with :math:`t = u^2`, because noise makes
-    the integrand grow like :math:`t^{-1/2}`; ``gauss-sine`` with :math:`t = \sin^2(\pi u/2)` for
-    paths that end at gates of 1, where it also grows like :math:`(1-t)^{-1/2}`.
+    the integrand grow like :math:`t^{-1/2}`.
 
     Example:
         >>> t, w = path_nodes("gauss", 4)
@@ -102,12 +94,5 @@ def path_nodes(rule: str, num: int) -> tuple[Tensor, Tensor]:
         return right, torch.full_like(right, 1 / num)
     roots, weights = np.polynomial.legendre.leggauss(num)
     u, du = (roots + 1) / 2, weights / 2  # on [0, 1]
-    if rule == "gauss":
-        t, w = u**2, 2 * u * du
-    elif rule == "gauss-linear":
-        t, w = u, du
-    else:
-        angle = np.pi * u / 2
-        t, w = np.sin(angle) ** 2, np.pi * np.sin(angle) * np.cos(angle) * du
-        w = w / w.sum()  # so that a constant is integrated exactly with any number of nodes
+    t, w = (u**2, 2 * u * du) if rule == "gauss" else (u, du)
     return torch.from_numpy(t), torch.from_numpy(w)

@@ -9,9 +9,8 @@ import torch
 from torch import Tensor
 from torch_geometric.data import Batch
 
-from nicegnn.attribution.joint_path import Attribution, standard_error
-from nicegnn.boundary.objective import check_answers, restoration_risk
-from nicegnn.config import AttributionConfig
+from nicegnn.attribution.joint_path import standard_error
+from nicegnn.boundary.gates import check_answers
 from nicegnn.errors import GraphError
 from nicegnn.graph.case import merge_equal, rank_within
 from nicegnn.intervention.background import Background, atom_kinds, prototype_rows
@@ -25,42 +24,46 @@ _SHARE = 0.5  # of the best atom's loss: what an atom of a place has at least
 _SURE = 2.2  # log-odds of a class that is predicted with 0.9: near 0 any atom turns it
 
 
+@dataclass(frozen=True)
+class BondAttribution:
+    """Losses of a batch, bond by bond; names are those of an `Explanation`."""
+
+    bond_loss: Tensor  # what the prediction loses without the bond, [M]
+    bond_change: Tensor  # the same with its sign: negative where the prediction gains, [M]
+    bond_stderr: Tensor  # standard error of the loss over prototypes or noise draws, [M]
+
+
 @torch.no_grad()
-def bond_wise_loss(query: Query, config: AttributionConfig, seed: int) -> Attribution:
+def bond_wise_loss(query: Query, num_draws: int, seed: int) -> BondAttribution:
     r"""Returns what the prediction loses when one bond is damaged and all others stay clean.
 
     .. math:: s_e = \frac1K \sum_k \big[ m(G) - m(G; e \leftarrow b_k) \big]_+
         \;\text{(classes)}, \qquad
         s_e = \frac1K \sum_k f(G) - f(G; e \leftarrow b_k) \;\text{(values)}
 
-    Symbols: :math:`m` -> log-odds of the explained class (the loss ``config.degradation``);
-    :math:`f` -> the value; :math:`e \leftarrow b_k` -> the messages of bond e in all layers, as the
-    query's mechanism changes them with gate 0 in draw k: those of prototype k, noise, or nothing.
-    With ``config.beta`` the spread over draws counts too, as in the paper's risk. Losses that
-    differ by rounding alone are made equal, see `merge_equal`.
+    Symbols: :math:`m` -> log-odds of the explained class; :math:`f` -> the value;
+    :math:`e \leftarrow b_k` -> the messages of bond e in all layers, as the query's mechanism
+    changes them with gate 0 in draw k: those of prototype k, noise (``num_draws`` times), or
+    nothing. Losses that differ by rounding alone are made equal, see `merge_equal`.
 
     Note:
         The paper moves all bonds together from full corruption to the boundary. Here completeness
         is lost: an effect that needs several bonds counts for each of them, or for none.
     """
-    query, bonds = query.losing(config.degradation), query.case.bonds
-    num_draws, is_value = query.draws(config.num_draws), query.target.mode == "regression"
+    query, bonds = query.losing("signed-margin"), query.case.bonds
+    num_draws, is_value = query.draws(num_draws), query.target.mode == "regression"
     change = query.clean.new_zeros(num_draws, bonds.batch.numel())  # of each draw, [N, M]
-    signed = query.losing("signed-margin" if config.degradation == "margin" else config.degradation)
     for part in damage_each_bond(query, num_draws, mix(seed, "bonds")):
-        change[part.draw, part.item] = lost_of(signed, part.output, bonds.batch[part.item])
+        change[part.draw, part.item] = lost_of(query, part.output, bonds.batch[part.item])
     share = change if is_value else change.clamp(min=0)
-    score = share.mean(0) if is_value else restoration_risk(share, config.beta)
+    score = share.mean(0)
     check_answers(query, score)
     stderr = torch.zeros_like(score)
     if num_draws > 1 or query.is_random:
         stderr = standard_error(share)
     size = query.clean.abs().amax(1)  # of numbers that were subtracted from each other, [B]
-    score, stderr, mean = (
-        merge_equal(one, bonds.batch, size) for one in (score, stderr, change.mean(0))
-    )
-    unknown = torch.full_like(query.clean[:, 0], torch.nan)
-    return Attribution(score, stderr, unknown, unknown, completeness_gap=unknown, change=mean)
+    merged = (merge_equal(one, bonds.batch, size) for one in (score, change.mean(0), stderr))
+    return BondAttribution(*merged)
 
 
 def lost_of(query: Query, output: Tensor, graph: Tensor) -> Tensor:
@@ -73,11 +76,11 @@ def lost_of(query: Query, output: Tensor, graph: Tensor) -> Tensor:
 
 @dataclass(frozen=True)
 class AtomAttribution:
-    """Losses of a batch, atom by atom."""
+    """Losses of a batch, atom by atom; names are those of an `Explanation`."""
 
-    loss: Tensor  # what the prediction loses without the atom, negative if it gains, [V]
-    stderr: Tensor  # standard error of the mean change over prototypes, [V]
-    place: Tensor  # two places that the class rests on together, see `two_places`, [V]
+    atom_loss: Tensor  # what the prediction loses without the atom, negative if it gains, [V]
+    atom_stderr: Tensor  # standard error of the mean change over prototypes, [V]
+    atom_place: Tensor  # two places that the class rests on together, see `two_places`, [V]
 
 
 @torch.no_grad()

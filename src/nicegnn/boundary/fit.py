@@ -1,28 +1,25 @@
-"""Amortised SRB: fits gate networks on many graphs, and judges without truth what they learned."""
+"""Fits a gate network on many graphs, and judges without truth what it has learned."""
 
 from __future__ import annotations
 
-import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
 
 import torch
 from torch import Tensor
 from torch_geometric.data import Data
 
-from nicegnn.boundary.gate_network import GateNetwork, bond_representation
-from nicegnn.boundary.objective import (
+from nicegnn.boundary.gates import (
     RISK_FLOOR,
-    budget_gates,
-    corrupted_risk,
-    random_share,
+    GateNetwork,
+    bond_representation,
+    check_answers,
     sampled_risk,
     srb_loss,
 )
 from nicegnn.config import BoundaryConfig, NICEConfig
 from nicegnn.errors import GraphError
-from nicegnn.graph.case import make_case
+from nicegnn.graph.case import make_case, rank_within
 from nicegnn.graph.minibatches import GraphStack
 from nicegnn.intervention.intervene import Mechanism
 from nicegnn.intervention.query import Query
@@ -34,15 +31,14 @@ from nicegnn.target.frozen_model import Target
 _MOST_GRAPHS = 50_000  # that are read, drawn at random
 _NOISE_TABLES = 8  # about one in eight graphs of a training batch have the same noise
 _JUDGED_GRAPHS = 128  # per class
-_SAMPLED_PARTS = 16  # batches whose bonds fix mean and scale of the gate network's inputs
 
 _SATURATED = "All gates are {} and give no ranking: beside the risk the penalty is too {}. Use {}."
 #: What each status of a fit means, and what to do; the worst comes first.
 FIT_ADVICE = {
     "inverted": "The learned order is worse than its reverse: training ended in a local optimum. "
-    "Start with open gates (start=0.95) or use objective='budget'.",
-    "saturated-high": _SATURATED.format("open", "small", "objective='budget', or a larger one"),
-    "saturated-low": _SATURATED.format("closed", "large", "objective='budget', or start=0.95"),
+    "Start with open gates (start=0.95), or use NICEConfig(), which needs no gates.",
+    "saturated-high": _SATURATED.format("open", "small", "a larger one"),
+    "saturated-low": _SATURATED.format("closed", "large", "a smaller one, or start=0.95"),
     "uninformative": "The learned order is no better than its reverse. Fit longer, or check that "
     "the model's predictions depend on edges at all.",
     "ok": "The learned order of bonds restores the prediction better than its reverse.",
@@ -59,7 +55,6 @@ class FitReport:
     history: History = field(repr=False)  # loss, risk, restored share at each step
     num_graphs: int  # graphs used
     num_left_out: int  # graphs left out, because they have no edges
-    seconds: float  # wall-clock time
 
     @property
     def status(self) -> str:
@@ -88,10 +83,11 @@ def fit_gates(
     with the objective of `srb_loss`. Only predictions of the frozen target are used. Everything
     random is addressed by seed and step. Graphs without edges are left out.
     """
-    started = time.monotonic()
     work = _Fit(target, GraphStack(graphs, target.device), mechanism, config, seed)
     work.read(progress)
-    net = work.new_network()
+    with SeededWeights(mix(seed, "weights")):
+        net = GateNetwork(work.sample.size(1), config.boundary)
+    net.to(work.sample)
     optimiser = torch.optim.Adam(net.parameters(), lr=config.boundary.learning_rate)
     history = run_steps(
         lambda step: work.step(net, optimiser, step),
@@ -99,8 +95,8 @@ def fit_gates(
         title="Fitting gates",
         progress=progress,
     )
-    used, seconds = work.kept.numel(), time.monotonic() - started
-    return net, FitReport(work.judge(net), history, used, work.num_read - used, seconds)
+    used = work.kept.numel()
+    return net, FitReport(work.judge(net), history, used, work.num_read - used)
 
 
 @dataclass
@@ -114,39 +110,23 @@ class _Fit:
     seed: int
 
     def read(self, progress: bool) -> None:
-        """Runs the target on all graphs once: explained classes, risks, samples of bonds."""
-        self.settings = replace(self.config.boundary, num_draws=self.config.boundary.fit_draws)
+        """Runs the target on all graphs once, to learn which classes are explained."""
         read = batch_of_step(len(self.stack), _MOST_GRAPHS, mix(self.seed, "graphs"), 0)
-        read, size = read.sort().values.to(self.target.device), self.settings.batch_size
-        kept, sample = list[tuple[Tensor, ...]](), list[Tensor]()
+        read, size = read.sort().values.to(self.target.device), self.config.boundary.batch_size
+        kept = list[tuple[Tensor, ...]]()
         with progress_bar("Reading graphs", read.numel(), shown=progress) as advance:
             for number, part in enumerate(torch.split(read, size)):
                 query, wanted = self.query(part), self.stack.num_edges[part] > 0
-                risk = corrupted_risk(query, self.config.boundary, self.seed)
-                kept.append((part[wanted], query.explained[wanted], risk[wanted]))
-                if number < _SAMPLED_PARTS:
-                    sample.append(bond_representation(query, self.settings))
+                kept.append((part[wanted], query.explained[wanted]))
                 advance(number * size + part.numel(), "")
-        # numbers in the stack, explained classes, and risks at full corruption, [G] each
-        self.kept, self.explained, self.reference = map(torch.cat, zip(*kept, strict=True))
-        self.sample, self.num_read = torch.cat(sample), read.numel()
+        # numbers in the stack, and explained classes, [G] each; what describes some edges
+        self.kept, self.explained = map(torch.cat, zip(*kept, strict=True))
+        self.sample, self.num_read = bond_representation(query), read.numel()
         if self.kept.numel() == 0:
             raise GraphError(
                 f"At least one of the {read.numel()} training graphs must have edges (got none)."
             )
         self.table_width = -(-int(self.stack.num_edges[self.kept].max()) // 64) * 64
-        is_single = self.target.mode == "regression" or self.settings.objective == "penalty"
-        self.num_heads = 1 if is_single else query.clean.size(1)
-
-    def new_network(self) -> GateNetwork:
-        """Returns an untrained network; sampled bonds fix how it standardises."""
-        with SeededWeights(mix(self.seed, "weights")):
-            net = GateNetwork(self.sample.size(1), self.settings, self.num_heads)
-        net.to(self.sample)
-        net.standardise(self.sample)
-        label = self.explained if self.num_heads > 1 else torch.zeros_like(self.explained)
-        net.trained[torch.unique(label).to(net.trained.device)] = True
-        return net
 
     def query(
         self, graphs: Tensor, explained: Tensor | None = None, offset: Tensor | None = None
@@ -157,33 +137,23 @@ class _Fit:
             case = replace(case, slot=case.slot + offset[case.edge_batch])
         if explained is not None and bool((explained < 0).any()):
             explained = None  # a regression model, all outputs of it
-        about: dict[str, Any] = {"explained": explained, "chunk_edges": self.config.chunk_edges}
-        return Query(
-            self.target, case, self.mechanism, **about, degradation=self.settings.degradation
-        )
+        chunk = self.config.chunk_edges
+        return Query(self.target, case, self.mechanism, explained=explained, chunk_edges=chunk)
 
     def step(
         self, net: GateNetwork, optimiser: torch.optim.Optimizer, step: int
     ) -> dict[str, Tensor]:
         """Takes one step and returns mean loss, risk and restored share."""
-        settings, seed, device = self.settings, self.seed, self.kept.device
-        if settings.objective == "budget":
-            for group in optimiser.param_groups:
-                group["lr"] = settings.learning_rate * (1 - step / settings.steps)
+        settings, seed, device = self.config.boundary, self.seed, self.kept.device
         chosen = batch_of_step(self.kept.numel(), settings.batch_size, seed, step)
         generator = torch.Generator().manual_seed(mix(seed, "step", step))
-        share = random_share(torch.rand(chosen.numel(), generator=generator))
+        torch.rand(chosen.numel(), generator=generator)  # so that stored fits can be repeated
         table = torch.randint(_NOISE_TABLES, (chosen.numel(),), generator=generator)
         chosen, offset = chosen.to(device), table.to(device) * self.table_width
         query = self.query(self.kept[chosen], self.explained[chosen], offset)
-        loss, risk, restored = srb_loss(
-            query,
-            net(query),
-            self.reference[chosen],
-            settings,
-            share=share.to(self.reference),
-            stream=mix(seed, "fit", step),
-        )
+        loss, risk, restored = srb_loss(query, net(query), settings, mix(seed, "fit", step))
+        if step == 0:
+            check_answers(query, risk)
         descend(loss.mean(), list(net.parameters()), optimiser)
         return {"loss": loss.detach().mean(), "risk": risk.mean(), "restored": restored.mean()}
 
@@ -196,35 +166,40 @@ class _Fit:
             size = min(_JUDGED_GRAPHS, members.numel())
             chosen = members[batch_of_step(members.numel(), size, mix(self.seed, "judge"), 0)]
             query = self.query(self.kept[chosen], self.explained[chosen])
-            judged[int(label)] = judge_order(
-                query, net(query), self.reference[chosen], self.config.boundary, self.seed
-            )
+            judged[int(label)] = judge_order(query, net(query), self.config.boundary, self.seed)
         return judged
 
 
 @torch.no_grad()
-def judge_order(
-    query: Query, logit: Tensor, reference: Tensor, settings: BoundaryConfig, seed: int
-) -> str:
-    """Returns the status of gate logits: whether their order restores the prediction.
+def judge_order(query: Query, logit: Tensor, settings: BoundaryConfig, seed: int) -> str:
+    """Returns the status of gate logits, ``[M]``: whether their order restores the prediction.
 
-    Saturation is read from the gates. The order is useful if it leaves a lower risk, with half of
-    the edges restored, than its reverse, and inverted if a higher one. Two standard errors decide.
+    Saturation is read from the gates. The order is useful if the better half of each graph's bonds,
+    restored alone, leaves a lower risk than the worse half, and inverted if a higher one. Two
+    standard errors decide.
     """
-    if settings.objective == "penalty":
-        gate = logit.sigmoid()
-        if float((gate > 0.97).float().mean()) > 0.95:
-            return "saturated-high"
-        if float((gate < 0.03).float().mean()) > 0.95:
-            return "saturated-low"
-    if float(reference.median()) < RISK_FLOOR:
+    gate = logit.sigmoid()
+    if float((gate > 0.97).float().mean()) > 0.95:
+        return "saturated-high"
+    if float((gate < 0.03).float().mean()) > 0.95:
+        return "saturated-low"
+    nothing = torch.zeros_like(logit)
+    corrupted = sampled_risk(query, nothing, settings, mix(seed, "corrupted"))  # [B]
+    check_answers(query, corrupted)
+    if float(corrupted.median()) < RISK_FLOOR:
         return "insensitive"
-    half, stream = torch.full_like(reference, 0.5), mix(seed, "judge")
-    learned, reverse = (
-        sampled_risk(query, budget_gates(order, half, query.case), settings, stream)
+    case, where = query.case, query.case.bonds.batch
+    half = torch.bincount(where[case.reached], minlength=case.num_graphs) / 2
+    better, worse = (
+        rank_within(order.masked_fill(~case.reached, -torch.inf), where, case.num_graphs)
+        < half[where]
         for order in (logit, -logit)
     )
-    gain = (reverse - learned) / reference.clamp(min=RISK_FLOOR)  # [B]
+    stream = mix(seed, "judge")
+    learned, reverse = (
+        sampled_risk(query, kept.to(logit.dtype), settings, stream) for kept in (better, worse)
+    )
+    gain = (reverse - learned) / corrupted.clamp(min=RISK_FLOOR)  # [B]
     mean = float(gain.mean())
     error = float(gain.std()) / gain.numel() ** 0.5 if gain.numel() > 1 else abs(mean)
     if mean < -2 * error:

@@ -6,8 +6,8 @@ from dataclasses import replace
 
 import torch
 
-from nicegnn.explain.explanation import Explanation, Unit, scores_only, share_of_odds
-from nicegnn.explain.trust import Flag, Status, flags_of
+from nicegnn.explain.explanation import Explanation, Unit, scores_of, scores_only
+from nicegnn.explain.trust import Flag
 from nicegnn.graph.case import merge_equal
 from nicegnn.intervention.query import Query
 from nicegnn.student.network import StudentNetwork, view_bonds
@@ -36,15 +36,12 @@ def student_explanation(net: StudentNetwork, query: Query, unit: Unit) -> Explan
         loss = loss.clamp(min=0)
     size = query.clean.abs().amax(1)
     loss, stderr = (merge_equal(one, view.graph, size) for one in (loss, stderr))
-    score = share_of_odds(loss) if unit == "odds" else loss
+    score = scores_of(loss, unit)
     whole = graph_error(error[reached], view.graph[reached], case.num_graphs)
     flags = int(Flag.STUDENT) + int(Flag.UNCERTAIN) * (whole > net.limit)  # [B]
-    empty = torch.bincount(case.edge_batch, minlength=case.num_graphs) == 0
-    flags = torch.where(empty, flags | int(Flag.NO_EDGES), flags)
     return replace(
-        scores_only(case, score, query.explained, query.clean),
+        scores_only(case, score, query.explained, query.clean, flags=flags),
         bond_loss=torch.where(reached, loss, 0.0),
         bond_stderr=torch.where(reached, stderr, 0.0),
-        status=Status("none", flags_of(flags)),
         unit=unit,
     )

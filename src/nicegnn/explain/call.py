@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from torch import Tensor, nn
@@ -19,14 +17,11 @@ from nicegnn.explain.node_tasks import Roots, choose_roots, on_whole_graph, own_
 from nicegnn.graph.batch import collate, graph_list, stackable, to_batch
 from nicegnn.graph.kinds import Kinds
 from nicegnn.intervention.background import Background, record_background
-from nicegnn.progress import Advance, progress_bar
+from nicegnn.progress import progress_bar
 from nicegnn.target.frozen_model import Level, Target, fingerprint
 
 if TYPE_CHECKING:
     from nicegnn.explain.explainer import Explainer
-
-logger = logging.getLogger("nicegnn")
-_MANY_EDGES, _LONG = 20_000, 60.0  # edges from which cost is estimated; seconds worth a word
 
 
 @dataclass(frozen=True)
@@ -37,7 +32,24 @@ class Work:
     target: Target  # with a private copy of the model
     seed: int
     explained: Tensor | None = None  # class or output, one or one per graph, [1] or [B]
-    advance: Advance = lambda done, note: None  # shows the share of the batch that is done
+    watch: Callable[[int, int], None] = lambda done, total: None  # told of answers that are there
+
+
+@dataclass(frozen=True)
+class Asked:
+    """What `explain`, `fit` and `teach` are asked for, beside graphs; not checked yet."""
+
+    target: Any
+    index: Any
+    pairs: Any
+    seed: Any
+    progress: Any
+
+    def checked_seed(self, explainer: Explainer) -> int:
+        """Checks `seed` and `progress`, and returns the seed of this call."""
+        check_choice("progress", self.progress, (True, False))
+        config = explainer.config
+        return config.seed if self.seed is None else whole_number("seed", self.seed)
 
 
 @dataclass(frozen=True)
@@ -50,139 +62,94 @@ class FitWork:
     progress: bool
 
 
-@dataclass(frozen=True)
-class Call:
-    """A checked call of `explain`."""
-
-    target: Target  # with a private copy of the model
-    graphs: Batch | Sequence[Data]  # a batch stays one; a list is cut into batches
-    seed: int
-    explained: Tensor | None
-    roots: Roots | None  # for nodes and pairs
-    title: str | None  # of a bar; None shows none
-    undirected: bool
-
-    @property
-    def num_graphs(self) -> int:
-        return self.graphs.num_graphs if isinstance(self.graphs, Batch) else len(self.graphs)
-
-    def run(self, explain: Callable[[Work], Explanation], size: int) -> Explanation:
-        """Explains batches of at most `size` graphs, and joins what was explained."""
-        parts: list[Explanation] = []
-        device, total = self.target.device, self.num_graphs
-        with progress_bar(self.title or "", total, shown=self.title is not None) as advance:
-            for first in range(0, total, total if isinstance(self.graphs, Batch) else size):
-                batch: Any = self.graphs
-                if not isinstance(batch, Batch):
-                    batch = collate(batch[first : first + size])
-                _check_features(batch, self.target.model)
-                if batch.edge_index.device != device:  # PyG's `to` walks through lists of words
-                    batch = batch.to(device)
-                number, explained = batch.num_graphs, self.explained
-                if explained is not None and explained.numel() > 1:
-                    explained = explained[first : first + number]
-                move = partial(_move, advance, first, number)
-                parts.append(explain(Work(batch, self.target, self.seed, explained, move)))
-                advance(first + number, "")
-        joined = concatenate(parts)
-        if self.roots is not None:
-            joined = on_whole_graph(joined, self.roots, self.undirected)
-        status = joined.status.noting(self._notes())
-        return replace(joined, status=status, kinds=self.target.kinds)
-
-    def _notes(self) -> list[str]:
-        """Returns what is special about the model."""
-        notes, facts, roots = [], self.target.facts, self.roots
-        if roots is not None and not roots.is_local:
-            notes.append(
-                "A node's prediction depends on the whole graph, so whole graphs were damaged."
-            )
-        if roots is not None and self.target.level == "pair" and (number := own_edges(roots)):
-            notes.append(
-                f"{number} of the pairs are joined by an edge of the graph, which is scored like "
-                "any other. To see what else speaks for them, take it out of `edge_index`."
-            )
-        if self.target.mode == "multilabel":
-            label = self.target.label or 0
-            notes.append(f"Label {label} is explained: class 0 is absent, 1 is present.")
-        if facts.mixes:
-            notes.append(
-                "A graph's output depends on the other graphs of its batch, so the model was run "
-                "graph by graph. Give its normalisation `batch`, or running statistics."
-            )
-        elif reasons := dict.fromkeys(filter(None, facts.not_followed.values())):
-            notes += [
-                f"Bonds were damaged in whole copies of graphs (slower): {r}" for r in reasons
-            ]
-        return notes
-
-
-def open_call(
+def explain_batches(
     explainer: Explainer,
     graphs: Any,
-    *,
-    target: Any = None,
-    index: Any = None,
-    pairs: Any = None,
-    seed: Any = None,
-    progress: Any = False,
-) -> Call:
-    """Checks all that `Explainer.explain` is given, once, and copies the model for this call."""
-    config, title = explainer.config, None
-    seed = config.seed if seed is None else whole_number("seed", seed)
-    explained = explained_class(target)
-    check_choice("progress", progress, (True, False))
+    asked: Asked,
+    explain: Callable[[Work], Explanation],
+    size: int,
+) -> Explanation:
+    """Checks all that `Explainer.explain` is given, once, and explains batch by batch.
+
+    A list is cut into batches of at most `size` graphs, a batch stays one. The model is copied for
+    this call, see `Target.private`.
+    """
+    seed, wanted = asked.checked_seed(explainer), explained_class(asked.target)
     explainer.check_model()
     graphs, kinds = read_graphs(graphs, explainer.target)
     label = explainer.target.label
     if explainer.target.mode == "multilabel":
-        label, explained = _explained_label(explainer, explained), None
-    is_part = index is not None or pairs is not None
-    ahead = "" if is_part or kinds else long_work(explainer, graphs, is_shown=progress)
-    if progress:
-        title = f"Explaining ({ahead})" if ahead else "Explaining"
-    elif ahead:
-        logger.warning(
-            "Explaining takes %s. progress=True shows how far it is; a part of the graph, or nodes "
-            "by `index`, take less.",
-            ahead,
-        )
-    explainer.to(explainer.target.device)  # what was learned follows the model
-    work, roots = _private(explainer.target, label, kinds, index, pairs), None
-    if is_part:
-        roots = _choose(work, graphs, index, pairs)
+        label, wanted = _explained_label(explainer, wanted), None
+    explainer._follow()
+    target, roots = _private(explainer.target, label, kinds, graphs, asked)
+    if roots is not None:
         graphs = roots.units
     else:
         graphs = to_batch(graphs) if isinstance(graphs, Data) else graph_list(graphs)
-    call = Call(work, graphs, seed, explained, roots, title, config.undirected)
-    if explained is not None and explained.numel() not in (1, call.num_graphs):
+    is_batch = isinstance(graphs, Batch)
+    total = graphs.num_graphs if is_batch else len(graphs)
+    if wanted is not None and wanted.numel() not in (1, total):
         raise TargetError(
-            f"`target` must be one class or one per explained output, {call.num_graphs} "
-            f"(got {explained.numel()}). Pass as many."
+            f"`target` must be one class or one per explained output, {total} "
+            f"(got {wanted.numel()}). Pass as many."
         )
-    return call
+    parts: list[Explanation] = []
+    with progress_bar("Explaining", total, shown=asked.progress) as advance:
+        for first in range(0, total, total if is_batch else size):
+            batch = graphs if is_batch else collate(graphs[first : first + size])
+            _check_features(batch, target.model)
+            if batch.edge_index.device != target.device:  # PyG's `to` walks through lists of words
+                batch = batch.to(target.device)
+            number, explained = batch.num_graphs, wanted
+            if wanted is not None and wanted.numel() > 1:
+                explained = wanted[first : first + number]
+
+            def watch(done: int, total: int, first: int = first, number: int = number) -> None:
+                advance(first + number * done / total, f"{done:,} of {total:,} answers")
+
+            parts.append(explain(Work(batch, target, seed, explained, watch)))
+            advance(first + number, "")
+    joined = concatenate(parts)
+    if roots is not None:
+        joined = on_whole_graph(joined, roots, explainer.config.undirected)
+    status = joined.status.noting(_notes(target, roots))
+    return replace(joined, status=status, kinds=target.kinds)
 
 
-def open_fit(
-    explainer: Explainer,
-    graphs: Any,
-    *,
-    target: Any,
-    index: Any,
-    pairs: Any,
-    seed: Any,
-    progress: Any,
-) -> FitWork:
+def _notes(target: Target, roots: Roots | None) -> list[str]:
+    """Returns what is special about the model."""
+    notes, facts = [], target.facts
+    if roots is not None and not roots.is_local:
+        notes.append(
+            "A node's prediction depends on the whole graph, so whole graphs were damaged."
+        )
+    if roots is not None and target.level == "pair" and (number := own_edges(roots)):
+        notes.append(
+            f"{number} of the pairs are joined by an edge of the graph, which is scored like "
+            "any other. To see what else speaks for them, take it out of `edge_index`."
+        )
+    if target.mode == "multilabel":
+        label = target.label or 0
+        notes.append(f"Label {label} is explained: class 0 is absent, 1 is present.")
+    if facts.mixes:
+        notes.append(
+            "A graph's output depends on the other graphs of its batch, so the model was run "
+            "graph by graph. Give its normalisation `batch`, or running statistics."
+        )
+    elif reasons := dict.fromkeys(filter(None, facts.not_followed.values())):
+        notes += [f"Bonds were damaged in whole copies of graphs (slower): {r}" for r in reasons]
+    return notes
+
+
+def open_fit(explainer: Explainer, graphs: Any, asked: Asked) -> FitWork:
     """Checks all that `Explainer.fit` is given, and copies the model for this call."""
-    seed = explainer.config.seed if seed is None else whole_number("seed", seed)
-    check_choice("progress", progress, (True, False))
-    label, is_part = explainer.target.label, index is not None or pairs is not None
-    if target is not None:
-        label = whole_number("target", target, TargetError)
-        if explainer.target.mode != "multilabel":
+    seed, label, mode = asked.checked_seed(explainer), explainer.target.label, explainer.target.mode
+    if asked.target is not None:
+        label = whole_number("target", asked.target, TargetError)
+        if mode != "multilabel":
             raise TargetError(
-                f"`target` names the label to learn, for mode='multilabel' (got {target!r} with "
-                f"mode={explainer.target.mode!r}). Leave it out: predicted classes are learned."
+                f"`target` names the label to learn, for mode='multilabel' (got {label!r} with "
+                f"mode={mode!r}). Leave it out: predicted classes are learned."
             )
     graphs, kinds = read_graphs(graphs, explainer.target)
     if kinds is not None:
@@ -190,22 +157,10 @@ def open_fit(
             "`graphs` must have one kind of nodes and edges for fit() and teach() (got "
             "HeteroData). NICE(model).explain(graph) needs neither."
         )
-    work = _private(explainer.target, label, kinds, index, pairs)
-    units = _choose(work, graphs, index, pairs).units if is_part else stackable(graphs)
+    work, roots = _private(explainer.target, label, kinds, graphs, asked)
+    units = stackable(graphs) if roots is None else roots.units
     _check_features(units[0], work.model)
-    return FitWork(work, units, seed, progress)
-
-
-def _choose(work: Target, graph: Any, index: Any, pairs: Any) -> Roots:
-    """Returns the nodes, or pairs, of a graph to explain."""
-    if not isinstance(graph, Data):
-        raise TargetError(
-            f"`graphs` must be one Data if `index` or `pairs` is given (got {type(graph).__name__})"
-            ". Explain one graph at a time."
-        )
-    batch = to_batch(graph)
-    _check_features(batch, work.model)
-    return choose_roots(work, batch.to(work.device), index, pairs)
+    return FitWork(work, units, seed, asked.progress)
 
 
 def _check_features(graph: Data, model: nn.Module) -> None:
@@ -249,8 +204,8 @@ def checked_background(
     if not isinstance(background, Background):
         try:
             graphs, kinds = read_graphs(background, target)
-            work = _private(target, target.label, kinds)
-            target.kinds = kinds  # numbers of kinds in the background are those of its graphs
+            work = target.private()
+            work.kinds = target.kinds = kinds  # those of its graphs number the background's
             return record_background(work, graphs, num_prototypes)
         except GraphError as error:
             raise GraphError(
@@ -263,22 +218,6 @@ def checked_background(
             f"{weights}, got {background.model}). Pass graphs, or record it again."
         )
     return background.to(target.device)
-
-
-def long_work(explainer: Explainer, graphs: Any, *, is_shown: bool) -> str:
-    """Returns what is ahead in words, or nothing if it is little.
-
-    Without a bar only one large graph is estimated: for many small ones it would take too long.
-    """
-    is_one = isinstance(graphs, Data) and not isinstance(graphs, Batch)
-    if not (is_shown or is_one):
-        return ""
-    listed = [graphs] if isinstance(graphs, Data) else graph_list(graphs)
-    edges = [graph.get("edge_index") for graph in listed]
-    if sum(one.numel() // 2 for one in edges if isinstance(one, Tensor)) <= _MANY_EDGES:
-        return ""
-    ahead = explainer.estimate(graphs)
-    return str(ahead) if ahead.seconds > _LONG else ""
 
 
 def _explained_label(explainer: Explainer, target: Tensor | None) -> int | None:
@@ -300,15 +239,20 @@ def _explained_label(explainer: Explainer, target: Tensor | None) -> int | None:
 
 
 def _private(
-    target: Target, label: int | None, kinds: Kinds | None, index: Any = None, pairs: Any = None
-) -> Target:
-    """Returns a target for one call, with a private copy of the model."""
+    target: Target, label: int | None, kinds: Kinds | None, graph: Any, asked: Asked
+) -> tuple[Target, Roots | None]:
+    """Returns a target for one call, with a private copy of the model; and nodes or pairs."""
+    index, pairs = asked.index, asked.pairs
     level: Level = "pair" if pairs is not None else "node" if index is not None else "graph"
     work = target.private(level)
     work.label, work.kinds = label, kinds
-    return work
-
-
-def _move(advance: Advance, first: int, number: int, share: float, note: str) -> None:
-    """Moves a bar inside one of its steps: a share of so many graphs after the first ones."""
-    advance(first + number * share, note)
+    if level == "graph":
+        return work, None
+    if not isinstance(graph, Data):
+        raise TargetError(
+            f"`graphs` must be one Data if `index` or `pairs` is given (got {type(graph).__name__})"
+            ". Explain one graph at a time."
+        )
+    batch = to_batch(graph)
+    _check_features(batch, work.model)
+    return work, choose_roots(work, batch.to(work.device), index, pairs)

@@ -7,7 +7,6 @@ expected, what came and what to do. Graphs are checked by `nicegnn.graph.batch`.
 from __future__ import annotations
 
 import operator
-from pathlib import Path
 from typing import Any
 
 import torch
@@ -110,12 +109,10 @@ def checked_config(config: object) -> NICEConfig:
     """Returns a configuration; a name, a dict or something else is refused."""
     if config is None or isinstance(config, NICEConfig):
         return config or NICEConfig()
-    advice = "NICEConfig().with_(...)"
-    if isinstance(config, str | Path):
-        advice = "NICEConfig.paper()" if config == "paper" else "NICEConfig.from_toml(path)"
-    elif isinstance(config, dict):
-        advice = "NICEConfig.from_dict(...)"
-    raise ConfigError(f"`config` must be a NICEConfig (got {shown(config)}). Pass {advice}.")
+    raise ConfigError(
+        f"`config` must be a NICEConfig (got {shown(config)}). Pass NICEConfig().with_(...), "
+        "NICEConfig.paper(), NICEConfig.from_toml(path) or NICEConfig.from_dict(values)."
+    )
 
 
 def checked_mechanism(mechanism: object) -> Mechanism | None:

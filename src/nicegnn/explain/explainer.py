@@ -5,23 +5,17 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, Self
+from typing import Any, ClassVar, Self
 
-import torch
 from torch import Tensor, nn
 from torch_geometric.data import Batch, Data, HeteroData
 
 from nicegnn.config import ExplainerConfig
 from nicegnn.errors import NotFittedError, StoreError
-from nicegnn.explain.call import FitWork, Work, open_call, open_fit
-from nicegnn.explain.checks import checked_device
+from nicegnn.explain.call import Asked, FitWork, Work, explain_batches, open_fit
 from nicegnn.explain.explanation import Explanation
 from nicegnn.target.frozen_model import Inputs, Target, fingerprint
 from nicegnn.target.output import Mode, ReturnType
-
-if TYPE_CHECKING:
-    from nicegnn.explain.estimate import Estimate
-
 
 Index = int | Tensor | list[int] | tuple[str, int | Tensor | list[int]] | None
 
@@ -85,18 +79,10 @@ class Explainer(ABC):
             pairs: pairs of nodes to explain, ``[2, K]``, for models that take ``edge_label_index``;
                 one explanation each.
             seed: overrides ``config.seed``; equal seeds give equal results.
-            progress: shows a bar, with the time that is left; for much work it also says what
-                `estimate` expects.
+            progress: shows a bar, with the time that is left.
         """
-        asked: dict[str, Any] = {"target": target, "index": index, "pairs": pairs}
-        call = open_call(self, graphs, **asked, seed=seed, progress=progress)
-        return call.run(self._explain_batch, self.config.batch_size)
-
-    def estimate(self, graphs: Data | Batch | str | Sequence[Data] | Sequence[str]) -> Estimate:
-        """Returns what `explain` would cost for these graphs, by timing a small part of them."""
-        from nicegnn.explain.estimate import estimate
-
-        return estimate(self, graphs)
+        asked = Asked(target, index, pairs, seed, progress)
+        return explain_batches(self, graphs, asked, self._explain_batch, self.config.batch_size)
 
     # --- what is learned -------------------------------------------------------------------------
 
@@ -113,16 +99,10 @@ class Explainer(ABC):
         """Whether there is anything that belongs to the weights of the model."""
         return bool(self._learned())
 
-    def to(self, device: torch.device | str) -> Self:
-        """Moves what was learned to a device, and returns the explainer.
-
-        The model is yours: move it with ``model.to(device)``. Graphs, and what was learned, follow
-        the model whenever they are used.
-        """
-        device = checked_device(device)
+    def _follow(self) -> None:
+        """Moves what was learned to the device of the model."""
         for net in self._learned():
-            net.to(device)
-        return self
+            net.to(self.target.device)
 
     def fit(
         self,
@@ -143,8 +123,7 @@ class Explainer(ABC):
             pairs: pairs of nodes to fit on, ``[2, K]``.
         """
         if self.learns:
-            asked: dict[str, Any] = {"target": target, "index": index, "pairs": pairs}
-            work = open_fit(self, graphs, **asked, seed=seed, progress=progress)
+            work = open_fit(self, graphs, Asked(target, index, pairs, seed, progress))
             self._fit_units(work)
             self._learned_with(work.target)
         return self

@@ -12,9 +12,10 @@ import torch
 from torch import Tensor
 from torch_geometric.data import Data, HeteroData
 
+from nicegnn.config import Count, check_number
 from nicegnn.errors import GraphError
-from nicegnn.explain.checks import checked_device, share_or_number, whole_number
-from nicegnn.explain.trust import Flag, Status, Trust
+from nicegnn.explain.checks import checked_device, share_or_number
+from nicegnn.explain.trust import Flag, Status, Trust, flags_of
 from nicegnn.graph.case import Bonds, Case, edge_slots, rank_within
 from nicegnn.graph.kinds import Kinds
 
@@ -24,9 +25,10 @@ if TYPE_CHECKING:
     from nicegnn.molecule.picture import Palette, Picture
 
 # attributes of an explanation with an entry per bond, graph, atom or edge; some may be None
-PER_BOND = ("bond_score", "bond_loss", "bond_change", "bond_stderr", "bond_gate", "bond_reached")
+_OF_LOSS = ("bond_loss", "bond_change", "bond_stderr", "bond_gate")
 _OF_BOUNDARY = ("completeness_gap", "risk_corrupted", "risk_boundary", "restored")
-PER_GRAPH = ("target", "prediction", *_OF_BOUNDARY, "index")
+PER_BOND = ("bond_score", "bond_reached", *_OF_LOSS)
+PER_GRAPH = ("target", "prediction", *_OF_BOUNDARY, "index", "smiles", "status", "trust")
 PER_ATOM = ("atom_score", "atom_loss", "atom_stderr", "atom_place", "attribute_score")
 PER_EDGE = ("edge_origin", "edge_kind")
 
@@ -51,7 +53,7 @@ class Explanation:
 
     For classes a score is the share of the odds that is lost with the bond, ``1 - exp(-loss)``, in
     [0, 1]; for values it is the loss itself, in units of the value. It does not depend on the other
-    bonds, so scores of two graphs can be compared. Rivals, and scores that join an order, have
+    bonds, so scores of two graphs can be compared. Rivals, and the paper's method, have
     units of their own.
 
     The edges of a bond share its score; a one-way edge counts like one direction of a two-way bond.
@@ -77,7 +79,7 @@ class Explanation:
     risk_corrupted: Tensor  # R(0), [B]
     risk_boundary: Tensor  # R(rho*), [B]
     restored: Tensor  # restored share of each graph's edges at the boundary, [B]
-    status: Status  # how the boundary was found, flags per graph, advice
+    status: Status  # flags per graph, advice, notes
     unit: Unit = "own"  # of `bond_score`
     index: Tensor | None = None  # explained node of each graph, [B], or pair of nodes, [B, 2]
     smiles: tuple[str, ...] | None = None  # of each graph, empty where it carries none, [B]
@@ -169,7 +171,16 @@ class Explanation:
 
     def split(self) -> list[Explanation]:
         """Returns one explanation per graph, with node numbers of its own graph."""
-        edges, bonds = (
+        return self._parts(self.num_graphs)
+
+    def first(self, most: int) -> Explanation:
+        """Returns the explanation of the first graphs."""
+        check_number("most", most, Count)
+        return self if self.num_graphs <= most else concatenate(self._parts(most))
+
+    def _parts(self, most: int) -> list[Explanation]:
+        """Returns one explanation for each of the first graphs."""
+        of_edges, of_bonds = (
             torch.split(
                 batch.argsort(stable=True),
                 torch.bincount(batch, minlength=self.num_graphs).tolist(),
@@ -177,45 +188,26 @@ class Explanation:
             for batch in (self.edge_batch, self.bonds.batch)
         )
         place = edge_slots(self.bonds.batch, self.num_graphs)  # of each bond in its graph, [M]
-        return [self._part(g, g + 1, edges[g], bonds[g], place) for g in range(self.num_graphs)]
-
-    def first(self, most: int) -> Explanation:
-        """Returns the explanation of the first graphs."""
-        most = whole_number("most", most)
-        if self.num_graphs <= most:
-            return self
-        is_kept = self.bonds.batch < most
-        edges, bonds = (kept.nonzero().view(-1) for kept in (self.edge_batch < most, is_kept))
-        return self._part(0, most, edges, bonds, is_kept.cumsum(0) - 1)
-
-    def _part(
-        self, first: int, last: int, edges: Tensor, bonds: Tensor, place_of: Tensor
-    ) -> Explanation:
-        """Returns some graphs, side by side; ``place_of`` are the new numbers of bonds, ``[M]``."""
-        graphs, offset, kept = slice(first, last), self.ptr[first], self.bonds
-        nodes = slice(int(offset), int(self.ptr[last]))
-        places = ((PER_BOND, bonds), (PER_GRAPH, graphs), (PER_ATOM, nodes), (PER_EDGE, edges))
-        values = {
-            name: getattr(self, name)[place]
-            for names, place in places
-            for name in names
-            if getattr(self, name) is not None
-        }
-        return replace(
-            self,
-            edge_index=self.edge_index[:, edges] - offset,
-            bonds=Bonds(
-                kept.index[:, bonds] - offset,
-                place_of[kept.edge_bond[edges]],
-                kept.batch[bonds] - first,
+        parts, ptr, kept = [], self.ptr.tolist(), self.bonds
+        for graph, edges, bonds in zip(range(most), of_edges, of_bonds, strict=False):
+            first, last = ptr[graph : graph + 2]
+            levels = {PER_BOND: bonds, PER_GRAPH: slice(graph, graph + 1)}
+            levels |= {PER_ATOM: slice(first, last), PER_EDGE: edges}
+            values = {
+                name: getattr(self, name)[where]
+                for names, where in levels.items()
+                for name in names
+                if getattr(self, name) is not None
+            }
+            values["edge_index"] = self.edge_index[:, edges] - first
+            values["bonds"] = Bonds(
+                kept.index[:, bonds] - first,
+                place[kept.edge_bond[edges]],
+                torch.zeros_like(bonds),
                 kept.count[bonds],
-            ),
-            ptr=self.ptr[first : last + 1] - offset,
-            status=replace(self.status, flags=self.status.flags[graphs]),
-            smiles=None if self.smiles is None else self.smiles[graphs],
-            trust=None if self.trust is None else self.trust.take(graphs),
-            **values,
-        )
+            )
+            parts.append(replace(self, **values, ptr=self.ptr[graph : graph + 2] - first))
+        return parts
 
     def to(self, device: str | torch.device) -> Explanation:
         """Returns the same explanation with all its tensors on a device."""
@@ -250,8 +242,6 @@ class Explanation:
         columns: int = 3,
         most: int = 12,
         palette: str | Palette | None = None,
-        signed: bool | None = None,
-        limit: float | None = None,
     ) -> Picture:
         """Returns a picture of each graph, bonds and atoms coloured by their scores.
 
@@ -269,26 +259,13 @@ class Explanation:
             columns: graphs side by side.
             most: graphs that are drawn at most.
             palette: ``"score"``, ``"gate"``, ``"dark"`` or a `Palette`.
-            signed: whether negative numbers get the second hue; by default where there are any.
-            limit: number that has the full colour, by default 1 for shares of the odds, so that
-                pictures can be compared, else the largest that is drawn.
         """
         from nicegnn.explain.pictures import draw
 
-        return draw(
-            self,
-            smiles,
-            value=value,
-            top=top,
-            truth=truth,
-            title=title,
-            most=most,
-            limit=limit,
-            size=size,
-            columns=columns,
-            palette=("gate" if value == "gate" else "score") if palette is None else palette,
-            signed=signed,
-        )
+        if palette is None:
+            palette = "gate" if value == "gate" else "score"
+        look: dict[str, Any] = {"size": size, "columns": columns, "palette": palette}
+        return draw(self, smiles, value, top, truth, title, most, **look)
 
     def _repr_mimebundle_(self, **_: Any) -> dict[str, str]:
         """What a notebook shows: words, a table of bonds and pictures, or the words alone."""
@@ -310,21 +287,28 @@ def _to(value: Any, device: str | torch.device) -> Any:
     return replace(value, **parts)
 
 
-def share_of_odds(loss: Tensor) -> Tensor:
-    r"""Returns the share of the odds that is lost, :math:`1 - e^{-s}`, of losses in log-odds."""
-    return -torch.expm1(-loss)
+def scores_of(loss: Tensor, unit: Unit) -> Tensor:
+    r"""Returns scores of losses: shares of the odds, :math:`\pm (1 - e^{-|s|})`, or as they are."""
+    return -loss.sign() * torch.expm1(-loss.abs()) if unit == "odds" else loss
 
 
 def scores_only(
-    case: Case, bond_score: Tensor, target: Tensor, prediction: Tensor, notes: Sequence[str] = ()
+    case: Case,
+    bond_score: Tensor,
+    target: Tensor,
+    prediction: Tensor,
+    *,
+    notes: Sequence[str] = (),
+    flags: Tensor | int = 0,
 ) -> Explanation:
-    """Returns the explanation of a method that gives scores and has no boundary."""
-    per_bond, per_graph = (torch.full_like(v, torch.nan) for v in (bond_score, prediction[:, 0]))
-    edges = torch.bincount(case.edge_batch, minlength=case.num_graphs).tolist()
-    flags = tuple(Flag.NO_EDGES if number == 0 else Flag.OK for number in edges)
-    names = ("bond_loss", "bond_change", "bond_stderr", "bond_gate")
-    unknown: dict[str, Any] = dict.fromkeys(names, per_bond)
-    unknown |= dict.fromkeys(_OF_BOUNDARY, per_graph)
+    """Returns the explanation of a method that gives scores of bonds alone, ``[M]``.
+
+    ``flags`` are sums of them, ``[B]``; a graph without edges has no other.
+    """
+    edges = torch.bincount(case.edge_batch, minlength=case.num_graphs)
+    numbers = torch.where(edges == 0, int(Flag.NO_EDGES), flags)
+    unknown: dict[str, Any] = dict.fromkeys(_OF_LOSS, torch.full_like(bond_score, torch.nan))
+    unknown |= dict.fromkeys(_OF_BOUNDARY, torch.full_like(prediction[:, 0], torch.nan))
     return Explanation(
         edge_index=case.batch.edge_index,
         bonds=case.bonds,
@@ -334,7 +318,7 @@ def scores_only(
         target=target,
         prediction=prediction,
         **unknown,
-        status=Status("none", flags, tuple(notes)),
+        status=Status(flags_of(numbers), tuple(notes)),
         smiles=smiles_of(case.batch),
         edge_kind=case.kind,
     )
@@ -367,26 +351,21 @@ def concatenate(parts: Sequence[Explanation]) -> Explanation:
         joined([p.bonds.batch for p in parts], num_graphs),
         torch.cat([p.bonds.count for p in parts]),
     )
-    flags = tuple(flag for p in parts for flag in p.status.flags)
-    notes = tuple(dict.fromkeys(note for p in parts for note in p.status.notes))
     smiles = [one for p in parts for one in p.smiles or ("",) * p.num_graphs]
-    whole = parts[0].whole if all(p.whole is parts[0].whole for p in parts) else None
-    names = (*PER_BOND, *PER_GRAPH, *PER_ATOM, *PER_EDGE)
-    held = {name: [getattr(p, name) for p in parts] for name in names}
-    held["edge_origin"] = [None] if whole is None else held["edge_origin"]
-    values: dict[str, Any] = {
-        name: None if any(one is None for one in those) else torch.cat(those)
-        for name, those in held.items()
-    }
-    trusts = [p.trust for p in parts if p.trust is not None]
+    values: dict[str, Any] = {"smiles": tuple(smiles) if any(smiles) else None}
+    values["status"], values["whole"] = Status.join([p.status for p in parts]), parts[0].whole
+    if any(p.whole is not parts[0].whole for p in parts):
+        parts = [replace(p, whole=None, edge_origin=None) for p in parts]
+        values["whole"] = None
+    for name in {*PER_BOND, *PER_GRAPH, *PER_ATOM, *PER_EDGE} - values.keys():
+        held = [getattr(p, name) for p in parts]
+        is_known = all(one is not None for one in held)
+        join = Trust.join if name == "trust" else torch.cat
+        values[name] = join(held) if is_known else None
     return replace(
         parts[0],
         edge_index=joined([p.edge_index for p in parts], num_nodes),
         bonds=bonds,
         ptr=torch.cat([parts[0].ptr[:1], joined([p.ptr[1:] for p in parts], num_nodes)]),
-        status=Status(parts[0].status.boundary, flags, notes),
-        smiles=tuple(smiles) if any(smiles) else None,
-        trust=Trust.join(trusts) if len(trusts) == len(parts) else None,
-        whole=whole,
         **values,
     )

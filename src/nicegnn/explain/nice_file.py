@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from torch import Tensor, nn
 
-from nicegnn.boundary.gate_network import GateNetwork
+from nicegnn.boundary.gates import GateNetwork
 from nicegnn.config import NICEConfig
 from nicegnn.errors import NicegnnError, StoreError
 from nicegnn.intervention.background import Background
@@ -16,14 +17,14 @@ from nicegnn.seeding import SeededWeights
 from nicegnn.store import load_tensors, save_tensors, tensors_below
 from nicegnn.student.network import StudentNetwork
 from nicegnn.student.teaching import TeachReport
-from nicegnn.target.frozen_model import Target, fingerprint
+from nicegnn.target.frozen_model import fingerprint
 
 if TYPE_CHECKING:
     from nicegnn.explain.nice import NICE
 
 Net = TypeVar("Net", bound=nn.Module)
 
-_VERSION = 5  # of files of explainers
+_VERSION = 6  # of files of explainers
 _PARTS = ("background", "gates", "student")  # what names of tensors start with
 
 
@@ -39,7 +40,7 @@ def check_fingerprint(path: str | Path, model: nn.Module, expected: str) -> None
 
 def write_nice(nice: NICE, path: str | Path) -> None:
     """Writes background, gates, student, settings and the model's fingerprint to one file."""
-    background, student = nice.background, nice.student
+    background, student, report = nice.background, nice.student, nice.teach_report
     description = {
         "kind": "nice",
         "version": _VERSION,
@@ -50,15 +51,16 @@ def write_nice(nice: NICE, path: str | Path) -> None:
         "label": nice.target.label,
         "background": None if background is None else background.facts(),
         "student": None if student is None else student.shape,
-        "taught": None if nice.teach_report is None else nice.teach_report.to_dict(),
+        "taught": None if report is None else asdict(report),
     }
-    parts = {
-        "background": {} if background is None else background.tensors(),
-        "gates": {} if nice.gates is None else nice.gates.state_dict(),
-        "student": {} if student is None else student.state_dict(),
-    }
-    tensors = {f"{part}.{key}": v for part, held in parts.items() for key, v in held.items()}
+    tensors = {} if background is None else _named("background", background.tensors())
+    for part, net in (("gates", nice.gates), ("student", student)):
+        tensors |= {} if net is None else _named(part, net.state_dict())
     save_tensors(path, tensors, description)
+
+
+def _named(part: str, tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    return {f"{part}.{key}": value for key, value in tensors.items()}
 
 
 def read_nice(kind: type[NICE], path: str | Path, model: nn.Module, **given: Any) -> NICE:
@@ -95,43 +97,37 @@ def read_nice(kind: type[NICE], path: str | Path, model: nn.Module, **given: Any
 def _made(
     kind: type[NICE],
     tensors: Mapping[str, Tensor],
-    description: Mapping[str, Any],
+    about: Mapping[str, Any],
     model: nn.Module,
     given: Mapping[str, Any],
 ) -> NICE:
     """Returns the explainer that a checked file describes."""
-    config, background = NICEConfig.from_dict(description["config"]), None
-    held = tensors_below(tensors, "background")
-    if description["background"] is not None:
-        background = Background.from_tensors(held, description["background"])
-    elif held:
+    config, facts = NICEConfig.from_dict(about["config"]), about["background"]
+    recorded, gates, student = (tensors_below(tensors, part) for part in _PARTS)
+    if facts is None and recorded:
         raise StoreError("its background must have facts (got none). Save it again.")
-    reading = {key: description[key] for key in ("mode", "return_type")}
+    background = None if facts is None else Background.from_tensors(recorded, facts)
+    reading = {key: about[key] for key in ("mode", "return_type")}
     nice = kind(model, config, background=background, **reading, **given)
-    nice.target.label = description["label"]
-    gates, student = (tensors_below(tensors, part) for part in ("gates", "student"))
+    nice.target.label, nice._fitted_for = about["label"], about["model"]
     with SeededWeights(0):  # new layers draw weights; they are replaced
         if gates:
-            sizes = gates["mean"].numel(), config.boundary, gates["trained"].numel()
-            nice.gates = _filled(GateNetwork(*sizes), gates, nice.target)
-        if description["student"] is not None:
-            net = StudentNetwork(**description["student"])
-            nice.student = _filled(net, student, nice.target).eval()
-            nice.teach_report = TeachReport(**description["taught"])
-    nice._fitted_for = description["model"]
+            size = gates["first.weight"].size(1)
+            nice.gates = _filled(GateNetwork(size, config.boundary), gates, nice)
+        if about["student"] is not None:
+            nice.student = _filled(StudentNetwork(**about["student"]), student, nice).eval()
+            nice.teach_report = TeachReport(**about["taught"])
     return nice
 
 
-def _filled(net: Net, held: Mapping[str, Tensor], target: Target) -> Net:
+def _filled(net: Net, held: Mapping[str, Tensor], nice: NICE) -> Net:
     """Returns a network with the tensors of a file, which must be those that it has."""
-    weight = next((w for w in target.model.parameters() if w.is_floating_point()), held["mean"])
-    needed = net.to(weight.dtype).state_dict()
+    floats = (w for w in (*nice.target.model.parameters(), *held.values()) if w.is_floating_point())
+    needed = net.to(next(floats).dtype).state_dict()
+    kinds = [{k: f"{v.dtype} {tuple(v.shape)}" for k, v in one.items()} for one in (needed, held)]
     for name in dict.fromkeys([*needed, *held]):
-        wanted, found = (
-            "none" if name not in one else f"{one[name].dtype} {tuple(one[name].shape)}"
-            for one in (needed, held)
-        )
+        wanted, found = (one.get(name, "none") for one in kinds)
         if wanted != found:
             raise StoreError(f"`{name}` must be a tensor of {wanted} (got {found}). Save it again.")
     net.load_state_dict(dict(held))
-    return net.to(target.device)
+    return net.to(nice.target.device)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 import torch
@@ -85,10 +86,8 @@ def computation_graphs(target: Target, graph: Batch, index: Tensor) -> tuple[lis
     (the nodes there). Whole graphs are used if the model predicts otherwise from the surroundings,
     for example because it normalises over all nodes.
     """
-    gate = torch.ones(graph.num_edges, device=index.device)
-    same = intervene(
-        target.model, lambda message, gate, site: message, gate, edge_index=graph.edge_index
-    )
+    gate, edges = torch.ones(graph.num_edges, device=index.device), graph.edge_index
+    same = intervene(target.model, lambda message, gate, site: message, gate, edge_index=edges)
     with torch.no_grad(), same as seen:
         clean = target.call(graph)
     is_pairs = target.level == "pair"
@@ -99,9 +98,9 @@ def computation_graphs(target: Target, graph: Batch, index: Tensor) -> tuple[lis
             f"The model must return one row per {unit} with `{name}` (got {clean.size(0)} rows for "
             f"{wanted} {unit}s). Leave `{name}` out for graph predictions. {LINKS}"
         )
-    hops, flow = depth(seen.layers), message_flow(target.model)
+    cut = partial(surroundings, graph, hops=depth(seen.layers), flow=message_flow(target.model))
     roots = [root.view(-1) for root in index.t()]
-    small = [surroundings(graph, root, hops, flow) for root in roots]
+    small = [cut(root) for root in roots]
     joined = Batch.from_data_list(small)
     with torch.no_grad():
         answer = target.call(joined)
@@ -115,7 +114,7 @@ def computation_graphs(target: Target, graph: Batch, index: Tensor) -> tuple[lis
         )
     if torch.allclose(answer, clean, rtol=_TOLERANCE, atol=_TOLERANCE):
         return small, True
-    return [surroundings(graph, root, hops, flow, is_whole=True) for root in roots], False
+    return [cut(root, is_whole=True) for root in roots], False
 
 
 def depth(layers: list[str]) -> int:
@@ -179,9 +178,9 @@ def reached_edges(edge_index: Tensor, root: Tensor, num_nodes: int, hops: int, f
 
 def own_edges(roots: Roots) -> int:
     """Returns how many pairs are joined by an edge of the graph."""
-    one, other, size = roots.graph.edge_index, roots.index, int(roots.graph.num_nodes)
-    known = torch.cat([one[0] * size + one[1], one[1] * size + one[0]])
-    return int(torch.isin(other[0] * size + other[1], known).sum())
+    edges, pairs = (ends.sort(0).values for ends in (roots.graph.edge_index, roots.index))
+    size = int(roots.graph.num_nodes)
+    return int(torch.isin(pairs[0] * size + pairs[1], edges[0] * size + edges[1]).sum())
 
 
 def on_whole_graph(compact: Explanation, roots: Roots, undirected: bool) -> Explanation:
@@ -191,14 +190,12 @@ def on_whole_graph(compact: Explanation, roots: Roots, undirected: bool) -> Expl
     the bonds within reach.
     """
     graph, units, num_nodes = roots.graph, roots.units, int(roots.graph.num_nodes)
-    bonds, kinds = compact.bonds, compact.edge_kind
-    sizes = compact.ptr.diff()
-    copy_of = torch.arange(len(units), device=sizes.device).repeat_interleave(sizes)
-    atom = torch.cat([unit.node_origin for unit in units]) + copy_of * num_nodes
-    kept, place = compact.bond_reached, compact.bond_reached.cumsum(0) - 1
+    bonds, kept = compact.bonds, compact.bond_reached
     edges = kept[bonds.edge_bond]
-    carried, kind = smiles_of(graph), None if kinds is None else graph.edge_type
-    first = torch.zeros_like(graph.edge_index[0])
+    copy_of = torch.arange(len(units), device=kept.device).repeat_interleave(compact.ptr.diff())
+    atom = torch.cat([unit.node_origin for unit in units]) + copy_of * num_nodes
+    kind = None if compact.edge_kind is None else graph.edge_type
+    first, carried = torch.zeros_like(graph.edge_index[0]), smiles_of(graph)
     whole = find_bonds(graph.edge_index, first, undirected=undirected, kind=kind)
     values: dict[str, Any] = {name: getattr(compact, name)[kept] for name in PER_BOND}
     for name in PER_ATOM:
@@ -211,15 +208,15 @@ def on_whole_graph(compact: Explanation, roots: Roots, undirected: bool) -> Expl
         edge_index=atom[compact.edge_index[:, edges]],
         bonds=Bonds(
             atom[bonds.index[:, kept]],
-            place[bonds.edge_bond[edges]],
+            (kept.cumsum(0) - 1)[bonds.edge_bond[edges]],
             bonds.batch[kept],
             bonds.count[kept],
         ),
-        ptr=torch.arange(len(units) + 1, device=sizes.device) * num_nodes,
+        ptr=torch.arange(len(units) + 1, device=kept.device) * num_nodes,
         index=roots.index if roots.index.dim() == 1 else roots.index.t(),
         smiles=None if carried is None else carried * len(units),
         edge_origin=torch.cat([unit.edge_origin for unit in units])[edges],
-        edge_kind=None if kinds is None else kinds[edges],
+        edge_kind=None if compact.edge_kind is None else compact.edge_kind[edges],
         whole=Whole(graph.edge_index, whole, kind),
         **values,
     )

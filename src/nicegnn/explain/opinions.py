@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal
 
 import torch
 from torch import Tensor
 
 from nicegnn.attribution.joint_path import path_nodes
-from nicegnn.config import Quadrature
 from nicegnn.explain.score_explainer import Count, ScoreConfig, ScoreExplainer
 from nicegnn.intervention.one_part import damage_each_bond
 from nicegnn.intervention.query import Query
@@ -44,8 +42,6 @@ class Saliency(ScoreExplainer):
 @dataclass(frozen=True)
 class IntegratedGradientsConfig(ScoreConfig):
     num_nodes: Count = 16  # points on the path
-    quadrature: Literal["auto", Quadrature] = "auto"  # see `path_nodes`; auto: "gauss-linear" for
-    # em, "gauss-sine" for nc
 
 
 class IntegratedGradients(ScoreExplainer):
@@ -60,8 +56,8 @@ class IntegratedGradients(ScoreExplainer):
     :math:`f_c^{(kn)}` -> `Query.evidence` under draw n at node k, ``[R, B]``, R copies at a time;
     :math:`s_b` -> the bond's score, returned on its edges, ``[E]``. A bond gets the sum over its
     directions, so scores of a graph sum to :math:`f_c(\mathbf 1) - \mathbb{E} f_c(\mathbf 0)`. The
-    paper's path goes through pixels, ours through messages, as PyG with Captum's does; under noise,
-    which is new at every node, :math:`t = \sin^2`.
+    paper's path goes through pixels, ours through messages, as PyG with Captum's does; noise is new
+    at every node.
     """
 
     name = "integrated-gradients"
@@ -69,16 +65,10 @@ class IntegratedGradients(ScoreExplainer):
     mechanisms = ("em", "nc", "exchange")
     config: IntegratedGradientsConfig
 
-    @property
-    def quadrature(self) -> Quadrature:
-        """The rule; slopes under a random mechanism grow at both ends and need "gauss-sine"."""
-        if self.config.quadrature != "auto":
-            return self.config.quadrature
-        return "gauss-sine" if getattr(self.mechanism, "is_random", True) else "gauss-linear"
-
     def _edge_score(self, query: Query, seed: int) -> Tensor:
         case, bonds, num_draws = query.case, query.case.bonds, self.num_draws
-        nodes, weights = path_nodes(self.quadrature, self.config.num_nodes)
+        rule = "gauss" if query.is_random else "gauss-linear"  # see `path_nodes`
+        nodes, weights = path_nodes(rule, self.config.num_nodes)
         t = nodes.repeat_interleave(num_draws).to(query.clean)  # [K N], node by node
         w = (weights / num_draws).repeat_interleave(num_draws).to(query.clean)
         score = query.clean.new_zeros(case.num_edges)

@@ -14,7 +14,7 @@ from nicegnn.config import check_choice
 from nicegnn.errors import ConfigError, NicegnnError
 from nicegnn.explain.checks import share_or_number, shown
 from nicegnn.explain.explanation import Explanation, Value
-from nicegnn.explain.words import check_most, summarise, title_of
+from nicegnn.explain.words import summarise, title_of
 from nicegnn.molecule.drawing import Panel, draw_panels
 from nicegnn.molecule.picture import Picture
 
@@ -33,22 +33,19 @@ _LISTED = 5  # ranks in the table of a notebook
 def draw(
     out: Explanation,
     smiles: str | Sequence[str] | None,
-    *,
     value: Value,
     top: float | int | None,
     truth: Tensor | None,
     title: str | None,
     most: int,
-    limit: float | None,
     **look: Any,
 ) -> Picture:
     """Returns the picture of an explanation; see `Explanation.draw`."""
     check_choice("value", value, get_args(Value))
-    check_choice("signed", look["signed"], (None, True, False))
-    check_most(most)
     if top is not None:
         share_or_number("top", top)
     out = _with_smiles(out, smiles)
+    first = out.first(most)
     is_mask = isinstance(truth, Tensor) and truth.dtype == torch.bool
     if truth is not None and not (is_mask and truth.shape == out.bond_score.shape):
         raise ConfigError(
@@ -59,26 +56,25 @@ def draw(
         raise ConfigError(
             f"`title` must be a text (got {shown(title)}). Pass one, or leave it out."
         )
-    names = [title_of(part) for part in out.first(most).split()]
+    names = [title_of(part) for part in first.split()]
     if out.num_graphs == 1:
         names, title = [title or names[0]], ""
     else:
         names = [f"{number}: {name}" for number, name in enumerate(names)]
         if title is None and out.num_graphs > most:
             title = f"{most} of {out.num_graphs} graphs"
-    if limit is None and out.unit == "odds" and value == "score":
-        limit = 1.0  # one scale for all molecules: what rests on no bond stays pale
+    is_share = out.unit == "odds" and value == "score"
     legend = _VALUES.get(value) or LEGENDS[out.unit]
     marks = ["green: true bonds"] if truth is not None else []
     if top is not None:
         marks.append(f"black: {f'top {top:.0%}' if isinstance(top, float) else f'best {top}'}")
     legend += f"\n{'; '.join(marks)}" if marks else ""
-    panels = _panels(out.first(most), value, top, truth)
+    panels = _panels(first, value, top, truth)
     return draw_panels(
         [replace(panel, title=name) for panel, name in zip(panels, names, strict=True)],
         title=title or "",
         legend=legend,
-        limit=limit,
+        limit=1.0 if is_share else None,  # one scale: what rests on no bond stays pale
         **look,
     )
 

@@ -20,7 +20,6 @@ from nicegnn.explain.explanation import Explanation, concatenate
 from nicegnn.explain.nice import NICE
 from nicegnn.graph.kinds import EdgeType
 from nicegnn.intervention.background import Background
-from nicegnn.intervention.intervene import Mechanism
 from nicegnn.target.frozen_model import forward_parameters
 from nicegnn.target.output import Mode
 
@@ -42,7 +41,7 @@ class NICEAlgorithm(ExplainerAlgorithm):
     the output are explained, and their scores are added.
 
     ``nice`` can be an explainer of the same model; ``background`` are graphs like those that the
-    model was trained on. ``mechanism`` and ``seed`` replace those of ``config``.
+    model was trained on.
 
     Example:
         >>> from torch_geometric.explain import Explainer
@@ -61,14 +60,10 @@ class NICEAlgorithm(ExplainerAlgorithm):
         *,
         nice: NICE | None = None,
         background: Background | Sequence[Any] | None = None,
-        mechanism: str | Mechanism | None = None,
-        seed: int | None = None,
     ) -> None:
         super().__init__()
-        config = checked_config(config)
-        self.config = nice.config if nice is not None else config
+        self.config, self.background = checked_config(config), background
         self._nice = [nice]  # in a list, so that the model does not become a part of this module
-        self.mechanism, self.background, self.seed = mechanism, background, seed
 
     def supports(self) -> bool:
         """Whether masks are of edges, of nodes, or of each attribute of each node."""
@@ -103,7 +98,7 @@ class NICEAlgorithm(ExplainerAlgorithm):
         labels = None if self.model_config.mode == ModelMode.regression else target.view(-1)
         wanted = None if labels is None else labels[rows]
         of_nodes = self.explainer_config.node_mask_type
-        asked: dict[str, Any] = {"seed": self.seed, "trust": False, "atoms": of_nodes is not None}
+        asked: dict[str, Any] = {"atoms": of_nodes is not None}
         if of_nodes == MaskType.attributes:
             asked["atoms"] = "attributes"
         question = self._question(model, graph, clean, rows, kwargs)
@@ -216,7 +211,6 @@ class NICEAlgorithm(ExplainerAlgorithm):
             model,
             self.config,
             background=self.background,
-            mechanism=self.mechanism,
             mode=_MODES[self.model_config.mode],
             return_type=self.model_config.return_type.value,
             inputs=call,

@@ -89,12 +89,7 @@ list_file("nicegnn.explain")
 
 
 def register_explainer(
-    summary: str,
-    *,
-    cost: str = "cost not told",
-    citation: str = "your own",
-    group: Group = "rival",
-    defaults_version: int = 1,
+    summary: str, *, cost: str = "cost not told", citation: str = "your own"
 ) -> Callable[[type[Own]], type[Own]]:
     """Lists a class as an explainer: commands, tables and `get_explainer` know its ``name``.
 
@@ -123,8 +118,7 @@ def register_explainer(
             )
         known = EXPLAINERS.get(name)
         check_name("explainer", name, where, None if known is None else known.where)
-        made = Entry(name, where, summary, cost, citation, group)
-        EXPLAINERS[name] = replace(made, defaults_version=defaults_version)
+        EXPLAINERS[name] = Entry(name, where, summary, cost, citation)
         return kind
 
     return register
@@ -175,16 +169,14 @@ def get_explainer(
     mechanism = asked if mechanism is None else mechanism
     outside = ("background", "mode", "return_type", "inputs")
     shell = {key: settings.pop(key) for key in outside if key in settings}
-    chosen = entry.defaults() if config is None else config
-    if not isinstance(chosen, type(entry.defaults())):
+    defaults = entry.defaults()
+    chosen = defaults if config is None else config
+    if not isinstance(chosen, type(defaults)):
         raise ConfigError(
-            f"`config` must be a {type(entry.defaults()).__name__} for {name!r} (got "
-            f"{shown(config)}). Pass one, or single settings by name."
+            f"`config` must be a {type(defaults).__name__} for {name!r} (got {shown(config)}). "
+            "Pass one, or single settings by name."
         )
-    chosen = chosen.with_(**settings)
-    if isinstance(mechanism, str) and hasattr(chosen, "mechanism"):  # NICE keeps it in its settings
-        chosen, mechanism = chosen.with_(mechanism=mechanism), None
-    made: Explainer = entry.load()(model, chosen, mechanism=mechanism, **shell)
+    made: Explainer = entry.load()(model, chosen.with_(**settings), mechanism=mechanism, **shell)
     return made
 
 

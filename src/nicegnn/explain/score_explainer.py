@@ -25,7 +25,6 @@ from nicegnn.intervention.exchange import Exchange
 from nicegnn.intervention.intervene import Mechanism
 from nicegnn.intervention.mechanisms import get_mechanism
 from nicegnn.intervention.query import Query
-from nicegnn.progress import of_answers
 from nicegnn.target.frozen_model import Target
 
 
@@ -85,7 +84,7 @@ class ScoreExplainer(Explainer):
 
     def _explain_batch(self, work: Work) -> Explanation:
         query = self._query(work.target, work.batch, work.explained)
-        query.shared.watch = of_answers(work.advance)
+        query.shared.watch = work.watch
         score = query.clean.new_zeros(0)
         if query.case.num_edges:
             score = query.case.bonds.mean(self._edge_score(query, work.seed).to(query.clean.dtype))
@@ -94,7 +93,9 @@ class ScoreExplainer(Explainer):
                 f"{self.name} gave NaN or infinite scores. Check the model's outputs on these "
                 "graphs, or choose other settings."
             )
-        return scores_only(query.case, score, query.explained, query.clean, self._notes(query))
+        return scores_only(
+            query.case, score, query.explained, query.clean, notes=self._notes(query)
+        )
 
     @abstractmethod
     def _edge_score(self, query: Query, seed: int) -> Tensor:

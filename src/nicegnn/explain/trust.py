@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, fields, replace
 from enum import IntFlag
-from typing import Any, Literal
+from typing import Literal
 
 import torch
 from torch import Tensor
 
+from nicegnn.boundary.gates import RISK_FLOOR
 from nicegnn.intervention.query import Query
 from nicegnn.target.losses import log_odds
 
@@ -20,6 +21,7 @@ Verdict = Literal["rely on it", "look twice", "do not use", "not checked"]
 COEFFICIENTS = (-1.12, 1.26, 8.05)
 RELY, LOOK = 0.9, 0.6  # lowest chances of "rely on it" and of "look twice"
 UNMOVED = 0.02  # nats of log-odds, or units of a value; less is no change
+MUCH_LEFT, NEARLY_ALL = 0.1, 0.97  # share of the risk, and of the edges, at a fitted boundary
 
 
 class Flag(IntFlag):
@@ -30,7 +32,6 @@ class Flag(IntFlag):
     INSENSITIVE = 2
     NOT_RESTORED = 4
     ALL_RESTORED = 8
-    UNFITTED_CLASS = 16
     LOOK_TWICE = 32
     DO_NOT_USE = 64
     STUDENT = 128
@@ -44,16 +45,12 @@ ADVICE = {
         "their scores say little. Look at the node features instead."
     ),
     Flag.NOT_RESTORED: (
-        "The risk at the boundary is above its target: scores explain only a part of the "
-        "prediction. Fit longer, allow a larger risk_target, or lower the penalty."
+        "The risk at the boundary is above a tenth of that at full corruption: scores explain only "
+        "a part of the prediction. Fit longer, or lower the penalty."
     ),
     Flag.ALL_RESTORED: (
         "Nearly all edges had to be restored, so the gates give no ranking. Use the attribution, "
-        "raise the penalty, or allow a larger risk_target."
-    ),
-    Flag.UNFITTED_CLASS: (
-        "No training graph was explained for this class, so the boundary was optimised on this "
-        "graph alone. Fit on graphs of this class for steadier gates."
+        "or raise the penalty."
     ),
     Flag.LOOK_TWICE: (
         "The best bond may be no true one: without it few log-odds are lost, or many bonds lose as "
@@ -75,9 +72,8 @@ ADVICE = {
 
 @dataclass(frozen=True)
 class Status:
-    """How the boundaries of a batch were found, and observations about its graphs."""
+    """Observations about the graphs of a batch."""
 
-    boundary: str  # "amortised" (fitted gates), "per-graph" (on each graph alone) or "none"
     flags: tuple[Flag, ...]  # one per graph
     notes: tuple[str, ...] = ()  # facts about the whole run
 
@@ -86,16 +82,29 @@ class Status:
         """Whether no graph has a flag."""
         return all(flag == Flag.OK for flag in self.flags)
 
+    @property
+    def counts(self) -> dict[Flag, int]:
+        """How many graphs have each flag, of those that some graph has."""
+        numbers = {flag: sum(flag in seen for seen in self.flags) for flag in ADVICE}
+        return {flag: number for flag, number in numbers.items() if number}
+
     def noting(self, notes: Sequence[str]) -> Status:
         """Returns the same status with more notes."""
         return replace(self, notes=(*self.notes, *notes))
 
+    def __getitem__(self, graphs: slice) -> Status:
+        """Returns the flags of some graphs, with all notes."""
+        return replace(self, flags=self.flags[graphs])
+
+    @staticmethod
+    def join(parts: Sequence[Status]) -> Status:
+        """Joins the flags of several batches; no note is repeated."""
+        flags = tuple(flag for part in parts for flag in part.flags)
+        return Status(flags, tuple(dict.fromkeys(note for part in parts for note in part.notes)))
+
     def __str__(self) -> str:
-        lines = [f"boundary: {self.boundary}, {len(self.flags)} graph(s)", *self.notes]
-        for flag, advice in ADVICE.items():
-            number = sum(1 for seen in self.flags if flag in seen)
-            if number:
-                lines.append(f"{number} x {flag.name}: {advice}")
+        lines = [f"{len(self.flags)} graph(s)", *self.notes]
+        lines += [f"{number} x {flag.name}: {ADVICE[flag]}" for flag, number in self.counts.items()]
         return "\n".join(lines)
 
 
@@ -124,14 +133,13 @@ class Trust:
     def flag_numbers(self) -> Tensor:
         """What the numbers warn of as sums of flags, ``[B]``; nan warns of nothing."""
         is_unmoved = self.largest < UNMOVED
-        noticed = {
-            Flag.INSENSITIVE: is_unmoved,
-            Flag.LOOK_TWICE: (self.chance < RELY) & (self.chance >= LOOK) & ~is_unmoved,
-            Flag.DO_NOT_USE: (self.chance < LOOK) & ~is_unmoved,
-        }
-        return torch.stack([int(flag) * is_so for flag, is_so in noticed.items()]).sum(0)
+        return (
+            Flag.INSENSITIVE * is_unmoved
+            + Flag.LOOK_TWICE * ((self.chance < RELY) & (self.chance >= LOOK) & ~is_unmoved)
+            + Flag.DO_NOT_USE * ((self.chance < LOOK) & ~is_unmoved)
+        )
 
-    def take(self, graphs: slice) -> Trust:
+    def __getitem__(self, graphs: slice) -> Trust:
         """Returns the numbers of some graphs."""
         return Trust(**{name: value[graphs] for name, value in self.columns().items()})
 
@@ -142,9 +150,20 @@ class Trust:
     @staticmethod
     def join(parts: Sequence[Trust]) -> Trust:
         """Joins the numbers of several batches."""
-        names = [one.name for one in fields(Trust)]
-        joined: dict[str, Any] = {n: torch.cat([getattr(p, n) for p in parts]) for n in names}
-        return Trust(**joined)
+        columns = zip(*(part.columns().values() for part in parts), strict=True)
+        return Trust(*map(torch.cat, columns))
+
+
+def boundary_flags(corrupted: Tensor, boundary: Tensor, restored: Tensor) -> Tensor:
+    """Returns sums of flags, ``[B]``, by the risks at full corruption and at a fitted boundary.
+
+    ``restored`` is the restored share of each graph's edges.
+    """
+    return (
+        Flag.INSENSITIVE * (corrupted < RISK_FLOOR)
+        + Flag.NOT_RESTORED * (boundary > MUCH_LEFT * corrupted.clamp(min=RISK_FLOOR))
+        + Flag.ALL_RESTORED * (restored > NEARLY_ALL)
+    )
 
 
 def verdict_of(chance: float) -> Verdict:

@@ -10,9 +10,8 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor
 
-from nicegnn.errors import ConfigError
 from nicegnn.explain.explanation import Explanation
-from nicegnn.explain.trust import ADVICE, Flag
+from nicegnn.explain.trust import ADVICE, Flag, verdict_of
 from nicegnn.molecule.smiles import MoleculeError, matched_molecule, require_rdkit
 
 if TYPE_CHECKING:
@@ -23,7 +22,6 @@ _NAMED = 3  # bonds that words name
 
 def summarise(out: Explanation, most: int = 20) -> str:
     """Returns the result in words; see `Explanation.summary`."""
-    check_most(most)
     listed = out.first(most)
     parts, mols = listed.split(), molecules(listed)
     is_one = out.num_graphs == 1
@@ -47,18 +45,10 @@ def summarise(out: Explanation, most: int = 20) -> str:
             lines.append(f"Verdicts on the best bonds: {', '.join(texts)}.")
     if is_one and out.smiles and out.smiles[0] and mols[0] is None:
         lines.append("Its SMILES does not describe this graph, so atoms are only numbered.")
-    counts = {flag: sum(flag in seen for seen in out.status.flags) for flag in ADVICE}
-    for flag, number in counts.items():
-        if number:
-            where = "" if is_one else f", {number} of {out.num_graphs} graphs"
-            lines.append(f"Take care ({flag.name}{where}): {ADVICE[flag]}")
+    for flag, number in out.status.counts.items():
+        where = "" if is_one else f", {number} of {out.num_graphs} graphs"
+        lines.append(f"Take care ({flag.name}{where}): {ADVICE[flag]}")
     return "\n".join([*lines, *out.status.notes])
-
-
-def check_most(most: int) -> None:
-    """Raises `ConfigError` unless at least one graph is asked for."""
-    if type(most) is not int or most < 1:
-        raise ConfigError(f"`most` must be a whole number of at least 1 (got {most!r}).")
 
 
 def trust_words(numbers: Mapping[str, float], *, is_class: bool = True, among: str = "") -> str:
@@ -73,9 +63,6 @@ odds are lost (4.1 log-odds), 60 % of what all bonds lose.'
     largest, share, chance = (numbers[name] for name in ("largest", "share", "chance"))
     words = []
     if not isnan(chance):
-        # imported here, because trust imports what words are about
-        from nicegnn.explain.trust import verdict_of
-
         such, of_hundred = f"such cases {among}".rstrip(), min(99, max(1, round(100 * chance)))
         verdict = careful(verdict_of(chance)) if among else verdict_of(chance)
         words.append(f"In about {of_hundred} of 100 {such} the best bond is a true one: {verdict}.")

@@ -26,7 +26,7 @@ from nicegnn.attribution.one_by_one import atom_prototypes, outweighing
 from nicegnn.config import NICEConfig
 from nicegnn.explain.call import Work, read_graphs
 from nicegnn.explain.explainer import Explainer
-from nicegnn.explain.explanation import Explanation, scores_only, share_of_odds
+from nicegnn.explain.explanation import Explanation, Unit, scores_of, scores_only
 from nicegnn.graph.batch import graph_list, to_batch
 from nicegnn.graph.case import Case, make_case, merge_equal
 from nicegnn.intervention.background import Background, atom_kinds, record_background
@@ -189,6 +189,8 @@ class _Answers:
             is_named = output.explained is None
             prediction = prediction.log() if is_named else told.mean(0).unsqueeze(1)
 
+        unit: Unit = "value" if is_value else "odds"
+
         def judged(raw: Tensor, home: Tensor) -> tuple[Tensor, ...]:
             """Returns score, loss, spread and agreement of bonds or atoms."""
             of = of_target if is_value else log_odds
@@ -198,7 +200,7 @@ class _Answers:
             own = torch.stack([one.mean(0) if is_value else outweighing(one) for one in fall])
             size = clean.abs().amax((0, 2))
             loss = merge_equal(own.mean(0), home, size)
-            score = loss if is_value else loss.sign() * share_of_odds(loss.abs())
+            score = scores_of(loss, unit)
             agreement = (own.sign() == own.mean(0).sign()).float().mean(0)
             spread = ((own - own.mean(0)).square().sum(0) / max(1, own.size(0) - 1)).sqrt()
             return score, loss, merge_equal(spread, home, size), agreement
@@ -209,7 +211,7 @@ class _Answers:
             bond_loss=loss,
             bond_change=loss,
             bond_stderr=spread,
-            unit="value" if is_value else "odds",
+            unit=unit,
         )
         atom_agreement = None
         if self.atoms is not None:

@@ -164,7 +164,7 @@ def _with_explainer(subject: Pretrained, config: ModelConfig) -> Pretrained:
         entry, _ = find_entry(word)
         if entry.group in ("supervised", "reference"):
             raise ConfigError(f"`explainer` must not need true explanations (got {word!r}).")
-        if entry.learns and entry.load().name != "nice":
+        if entry.learns:
             raise ConfigError(
                 f"`explainer` {word!r} must be fitted first. In Python: explainer = "
                 f"get_explainer({word!r}, model); explainer.fit(graphs); explainer.save(file). "

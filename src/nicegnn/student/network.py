@@ -7,11 +7,11 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
-from nicegnn.boundary.gate_network import node_states
 from nicegnn.errors import GraphError
 from nicegnn.intervention.query import Query
 
 _ERRORS = -5.0, 1.0  # logarithms of the smallest and largest error; values have spread 1
+_HIDDEN = 64  # width of the network
 _ROUNDS = 2  # in which bonds hear from their neighbours
 _CLAMP = 10.0  # spreads; states further out than that are cut
 
@@ -23,9 +23,22 @@ class BondView:
     state: Tensor  # states of each node: input and all layers, [V, D]
     home: Tensor  # graph of each node, [V]
     ends: Tensor  # the two nodes of each bond, [2, M]
-    graph: Tensor  # graph of each bond, [M]
     edge: Tensor  # mean ``edge_attr`` of each bond if the model reads it, [M, K]
     label: Tensor  # explained class of each graph, counted from 1; 0 for all outputs, [B]
+
+    @property
+    def graph(self) -> Tensor:
+        """Graph of each bond, ``[M]``."""
+        return self.home[self.ends[0]]
+
+
+def node_states(query: Query) -> Tensor:
+    """Returns the states of each node, of the input and all layers, ``[V, D]``."""
+    batch, states = query.case.batch, list(query.states)
+    if isinstance(batch.get("x"), Tensor):
+        x = batch.x.flatten(1) if batch.x.dim() > 1 else batch.x.unsqueeze(1)
+        states.insert(0, x.nan_to_num(0, 0, 0))  # a model that does not read x may have NaN there
+    return torch.cat([state.to(query.clean.dtype) for state in states], dim=1)
 
 
 def view_bonds(query: Query) -> BondView:
@@ -35,8 +48,7 @@ def view_bonds(query: Query) -> BondView:
     if isinstance(edge_attr, Tensor) and query.target.may_read("edge_attr"):
         feature = edge_attr.flatten(1) if edge_attr.dim() > 1 else edge_attr.unsqueeze(1)
         edge = case.bonds.mean(feature.to(edge.dtype).t()).t()
-    ends, graph = case.bonds.index, case.bonds.batch
-    return BondView(node_states(query), batch.batch, ends, graph, edge, query.explained + 1)
+    return BondView(node_states(query), batch.batch, case.bonds.index, edge, query.explained + 1)
 
 
 class StudentNetwork(nn.Module):
@@ -75,13 +87,11 @@ class StudentNetwork(nn.Module):
         edge_size: int,
         num_labels: int,
         *,
-        hidden_size: int = 64,
         is_ordered: bool = False,
     ) -> None:
         super().__init__()
         self.shape = {"state_size": state_size, "edge_size": edge_size, "num_labels": num_labels}
-        self.shape |= {"hidden_size": hidden_size, "is_ordered": is_ordered}
-        self.is_ordered = is_ordered
+        self.shape["is_ordered"] = self.is_ordered = is_ordered
         self.register_buffer("mean", torch.zeros(state_size + edge_size))
         self.register_buffer("scale", torch.ones(state_size + edge_size))
         self.register_buffer("taught", torch.zeros(num_labels, dtype=torch.bool))
@@ -89,14 +99,14 @@ class StudentNetwork(nn.Module):
         self.register_buffer("limit", torch.tensor(torch.inf))
         for name, value in (("unit", 1.0), ("centre", 0.0), ("spread", 1.0)):
             self.register_buffer(name, torch.tensor(value))
-        self.first = nn.Linear(state_size, hidden_size * (2 if is_ordered else 1), bias=False)
-        self.gap = nn.Linear(state_size, hidden_size, bias=False)
-        self.context = nn.Linear(state_size, hidden_size, bias=False)
-        self.edge = nn.Linear(edge_size, hidden_size, bias=False) if edge_size else None
-        self.rounds = nn.ModuleList(_Round(hidden_size) for _ in range(_ROUNDS))
-        self.offset = nn.Parameter(torch.zeros(_ROUNDS + 1, num_labels, hidden_size))
-        self.norm = nn.LayerNorm(hidden_size)
-        self.last = nn.Linear(hidden_size, 2 * num_labels)
+        self.first = nn.Linear(state_size, _HIDDEN * (2 if is_ordered else 1), bias=False)
+        self.gap = nn.Linear(state_size, _HIDDEN, bias=False)
+        self.context = nn.Linear(state_size, _HIDDEN, bias=False)
+        self.edge = nn.Linear(edge_size, _HIDDEN, bias=False) if edge_size else None
+        self.rounds = nn.ModuleList(_Round(_HIDDEN) for _ in range(_ROUNDS))
+        self.offset = nn.Parameter(torch.zeros(_ROUNDS + 1, num_labels, _HIDDEN))
+        self.norm = nn.LayerNorm(_HIDDEN)
+        self.last = nn.Linear(_HIDDEN, 2 * num_labels)
 
     def standardise(self, view: BondView) -> None:
         """Fixes mean and spread of the inputs from a sample."""

@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import math
-import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass, fields
+from dataclasses import dataclass, fields
 from types import MappingProxyType
-from typing import Any
 
 import torch
 from torch import Tensor
 
-from nicegnn.config import Count, Fraction, Settings
+from nicegnn.config import Count, Settings
 from nicegnn.errors import ConfigError, GraphError
 from nicegnn.graph.case import rank_within
 from nicegnn.optimisation import batch_of_step, descend
@@ -24,6 +22,7 @@ from nicegnn.student.network import BondView, StudentNetwork
 COVERED = MappingProxyType({bars: math.erf(bars / math.sqrt(2)) for bars in (1, 2)})
 _FEWEST_BONDS = 100  # of a class, to have its own factor
 _HELD_OUT = 0.2  # share of the graphs that is only predicted, to judge and to calibrate
+_UNCERTAIN = 0.1  # share of held-out graphs that count as uncertain
 _ERROR_WEIGHT = 0.1
 _STEPS, _FEWEST, _MOST = 25, 16, 256  # steps of an epoch, and bounds of the graphs of a step
 _RATE, _WEIGHT_DECAY = 1e-2, 0.1  # of AdamW; the rate rises to this and falls (one cycle)
@@ -34,8 +33,6 @@ class TeachConfig(Settings):
     """How a student is taught."""
 
     max_graphs: Count = 8192  # most graphs that the teacher explains
-    sent: Fraction = 0.1  # share of held-out graphs that count as uncertain
-    hidden_size: Count = 64  # width of the network
     epochs: Count = 40  # times that each graph is seen
 
 
@@ -51,38 +48,25 @@ class Lesson:
     def take(self, chosen: Tensor) -> Lesson:
         """Returns the lesson of some graphs, ``[B]``."""
         view, chosen = self.view, chosen.to(self.view.label.device)
-        place = torch.full_like(view.label, -1)
+        place = torch.full_like(view.label, -1)  # of each graph among the chosen ones
         place[chosen] = torch.arange(chosen.numel(), device=chosen.device)
-        node, bond = ((place[of] >= 0).nonzero().view(-1) for of in (view.home, view.graph))
-        number = torch.zeros_like(view.home)
-        number[node] = torch.arange(node.numel(), device=node.device)
-        ends, home, graph = number[view.ends[:, bond]], view.home[node], view.graph[bond]
-        part = (
-            view.state[node],
-            place[home],
-            ends,
-            place[graph],
-            view.edge[bond],
-            view.label[chosen],
-        )
-        return Lesson(BondView(*part), self.wanted[bond], self.reached[bond], self.num_labels)
+        home = place[view.home]
+        node, bond = ((one >= 0).nonzero().view(-1) for one in (home, home[view.ends[0]]))
+        ends = ((home >= 0).cumsum(0) - 1)[view.ends[:, bond]]
+        label = view.label[chosen]
+        part = BondView(view.state[node], home[node], ends, view.edge[bond], label)
+        return Lesson(part, self.wanted[bond], self.reached[bond], self.num_labels)
 
 
 @dataclass(frozen=True)
 class TeachReport:
-    """Result of teaching; all numbers but those of graphs and seconds are about held-out graphs."""
+    """Result of teaching; all numbers but those of graphs are about held-out graphs."""
 
     num_graphs: int  # graphs that the teacher has explained
     num_held_out: int  # those of them that were not learned from
     rank_correlation: float  # of student and teacher, over the bonds of a graph, mean
     coverage: float  # share of the bonds whose error is within the bar; at least 0.683 is meant
     coverage_twice: float  # within two error bars; at least 0.954 is meant
-    teacher_seconds: float  # explaining by the teacher
-    seconds: float  # all of it
-
-    def to_dict(self) -> dict[str, Any]:
-        """Returns the report as plain values."""
-        return asdict(self)
 
 
 def teach_student(
@@ -115,7 +99,7 @@ def teach_student(
         raise ConfigError(
             f"`config` must be a TeachConfig (got {type(config).__name__}). Pass TeachConfig(...)."
         )
-    started, most = time.monotonic(), min(num_graphs, config.max_graphs)
+    most = min(num_graphs, config.max_graphs)
     if most < 2:
         raise GraphError(
             f"`graphs` must hold at least 2 graphs with edges (got {most}). Pass more of them."
@@ -125,15 +109,12 @@ def teach_student(
         for first in range(0, most, chunk):
             parts.append(explain(order[first : first + chunk]))
             advance(min(first + chunk, most), "")
-    teacher_seconds = time.monotonic() - started
     lesson = join_lessons(parts)
     number = torch.arange(most)  # held-out graphs are spread evenly over all
     is_held_out = ((number + 1) * _HELD_OUT).ceil() > (number * _HELD_OUT).ceil()
     learned, held_out = (lesson.take(number[one]) for one in (~is_held_out, is_held_out))
-    net = _train(learned, config, is_ordered, mix(seed, "train"), progress)
-    judged = _calibrate(net, held_out, config.sent)
-    seconds = time.monotonic() - started
-    return net, TeachReport(most, int(is_held_out.sum()), *judged, teacher_seconds, seconds)
+    net = _train(learned, config.epochs, is_ordered, mix(seed, "train"), progress)
+    return net, TeachReport(most, int(is_held_out.sum()), *_calibrate(net, held_out))
 
 
 def join_lessons(parts: Sequence[Lesson]) -> Lesson:
@@ -141,7 +122,7 @@ def join_lessons(parts: Sequence[Lesson]) -> Lesson:
     values: dict[str, list[Tensor]] = {one.name: [] for one in fields(BondView)}
     nodes, graphs = 0, 0
     for part in parts:
-        shift = {"home": graphs, "graph": graphs, "ends": nodes}
+        shift = {"home": graphs, "ends": nodes}
         for name, held in values.items():
             held.append(getattr(part.view, name) + shift.get(name, 0))
         nodes, graphs = nodes + part.view.state.size(0), graphs + part.view.label.numel()
@@ -151,20 +132,20 @@ def join_lessons(parts: Sequence[Lesson]) -> Lesson:
 
 
 def _train(
-    lesson: Lesson, config: TeachConfig, is_ordered: bool, seed: int, progress: bool
+    lesson: Lesson, epochs: int, is_ordered: bool, seed: int, progress: bool
 ) -> StudentNetwork:
     """Returns a new network that has learned from a lesson."""
     view, num_graphs = lesson.view, lesson.view.label.numel()
     sizes = view.state.size(1), view.edge.size(1), lesson.num_labels
     with SeededWeights(mix(seed, "weights")):
-        net = StudentNetwork(*sizes, hidden_size=config.hidden_size, is_ordered=is_ordered)
+        net = StudentNetwork(*sizes, is_ordered=is_ordered)
     net.to(view.state)
     net.standardise(view)
     net.scale_losses(lesson.wanted[lesson.reached])
     net.taught[torch.unique(view.label)] = True
     weights = list(net.parameters())
     size = min(max(num_graphs // _STEPS, _FEWEST), _MOST)
-    steps = config.epochs * max(1, num_graphs // size)
+    steps = epochs * max(1, num_graphs // size)
     optimiser = torch.optim.AdamW(weights, _RATE, weight_decay=_WEIGHT_DECAY)
     rate = torch.optim.lr_scheduler.OneCycleLR(optimiser, _RATE, steps + 1)
     with progress_bar("Teaching", steps, shown=progress) as advance:
@@ -181,8 +162,8 @@ def _train(
 
 
 @torch.no_grad()
-def _calibrate(net: StudentNetwork, lesson: Lesson, sent: float) -> tuple[float, float, float]:
-    """Sets error bars, and the error that a share of held-out graphs, ``sent``, exceeds.
+def _calibrate(net: StudentNetwork, lesson: Lesson) -> tuple[float, float, float]:
+    """Sets error bars, and the error that few of the held-out graphs exceed.
 
     Returns rank correlation and coverage of one and of two error bars, for the report.
     """
@@ -193,7 +174,7 @@ def _calibrate(net: StudentNetwork, lesson: Lesson, sent: float) -> tuple[float,
     ratio, num_graphs = (value - wanted).abs() / error, view.label.numel()
     net.factor.copy_(error_factors(ratio, label, num))
     whole = graph_error(net.factor[label] * error, graph, num_graphs)  # [B]
-    net.limit.fill_(float(torch.quantile(whole.double(), 1 - sent)))
+    net.limit.fill_(float(torch.quantile(whole.double(), 1 - _UNCERTAIN)))
     ranks = rank_correlation(value, wanted, graph, num_graphs)
     once, twice = (coverage(ratio, label, graph, bars, num) for bars in (1, 2))
     return float(ranks.nanmean()), once, twice

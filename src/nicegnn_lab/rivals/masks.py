@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Literal
 
 import torch
 from torch import Tensor, nn
 
-from nicegnn.config import Layers
 from nicegnn.errors import GraphError, TargetError
 from nicegnn.explain.score_explainer import Count, NotNegative, ScoreConfig
 from nicegnn.graph.case import Case
@@ -17,6 +16,8 @@ from nicegnn.intervention.query import Query
 from nicegnn.seeding import mix
 from nicegnn.target.losses import log_odds
 from nicegnn_lab.rivals.learned import LearnedConfig, LearnedRival, Survey
+
+Layers = Literal["all", "last"]
 
 
 @dataclass(frozen=True)

@@ -13,8 +13,7 @@ class NICEStudent(NICE):
     """Teaches a student of NICE, after fitting gates if scores need them, and explains by it."""
 
     def _fit_units(self, work: FitWork) -> None:
-        if self.config.needs_boundary:
-            super()._fit_units(work)
+        super()._fit_units(work)
         self._teach_units(work)
 
     @property

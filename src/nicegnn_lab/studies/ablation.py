@@ -21,7 +21,7 @@ from nicegnn_lab.bench.study import Study, Variant
 from nicegnn_lab.bench.task import Task
 from nicegnn_lab.metrics.ranking import spearman
 
-_NO_VARIATION = {"boundary__beta": 0.0, "attribution__beta": 0.0}
+_NO_VARIATION = {"boundary__beta": 0.0}
 _NO_COMPACTNESS = {"boundary__penalty": 0.0}
 
 #: The two readings of the paper's noise by name in rows: the explainer.
@@ -50,7 +50,7 @@ class Sweep:
 
 _WEIGHTS = (0.0, 0.1, 0.3, 1.0, 3.0)
 _COUNTS = (1, 2, 4, 8, 16, 32)
-_DRAWS = ("boundary__num_draws", "boundary__fit_draws", "attribution__num_draws")
+_DRAWS = ("boundary__num_draws", "attribution__num_draws")
 SWEEPS = (
     Sweep("beta", "variation coefficient β", tuple(_NO_VARIATION), _WEIGHTS),
     Sweep("penalty", "compactness coefficient λ", tuple(_NO_COMPACTNESS), (*_WEIGHTS, 10.0)),
@@ -112,7 +112,7 @@ def boundary_quality(job: Job, out: Explanation, num_draws: int) -> Iterator[Blo
     nice = job.explainer
     assert isinstance(nice, NICE)  # the variants name no other
     config = nice.config
-    noise = NoiseCorruption(mix(job.seed, "boundary quality"), anchor=config.boundary.anchor)
+    noise = NoiseCorruption(mix(job.seed, "boundary quality"), anchor=config.anchor)
     mean, std, begin = [], [], 0
     with nice.target.frozen():
         for positions in torch.split(job.positions, config.batch_size):

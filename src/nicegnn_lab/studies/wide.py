@@ -12,7 +12,6 @@ from torch import Tensor, nn
 from torch_geometric.data import Data
 
 from nicegnn.config import NICEConfig, check_choice
-from nicegnn.explain.explainer import Explainer
 from nicegnn.explain.explanation import Explanation
 from nicegnn.explain.nice import NICE
 from nicegnn.graph.batch import to_batch
@@ -48,9 +47,7 @@ BENCHMARKS = (
 EMBEDDED = {"gin-embedded": "sum", "gine-embedded": "sum", "sage-embedded": "max"}
 TRAINING = TrainConfig(learning_rate=0.005, batch_size=128, epochs=60, patience=5, stop_after=15)
 SHORT = replace(TRAINING, epochs=25)  # of `EMBEDDED`
-ORDER = "bonds and order"  # losses of bonds joined with a learned order
 RIVALS = (  # beside the damages, with their defaults
-    ORDER,
     *("random", "saliency", "guided-backprop", "integrated-gradients", "occlusion"),
     *("gnnexplainer", "gnnexplainer+nc", "gnnexplainer+exchange", "graphmask", "subgraphx"),
     *("pgexplainer", "pgexplainer+nc", "pgexplainer+exchange", "refine", "proxyexplainer"),
@@ -147,7 +144,7 @@ class WideStudy(Study):
             yield Variant()  # all damages
         if isinstance(task, WideTask):  # on benchmarks explainers have rows of their own
             for name in RIVALS:
-                if target in _FITTED_ON or not _is_fitted(name):
+                if target in _FITTED_ON or not find_entry(name)[0].learns:
                     yield Variant(setting=name)
 
     def measure(self, job: Job) -> Iterator[Block]:
@@ -189,21 +186,14 @@ def of_explainer(
     seed: int,
 ) -> Block:
     """Returns the agreement of an explainer with the true bonds."""
-    explainer: Explainer
-    if name == ORDER:
-        explainer = NICE(model, NICEConfig(score="order"), background=background)
-    elif name.endswith("+exchange"):
+    if name.endswith("+exchange"):
         explainer = get_explainer(name, model, seed=seed, background=background)
     else:
         explainer = get_explainer(name, model, seed=seed)
-    if _is_fitted(name):
+    if find_entry(name)[0].learns:
         explainer.fit(train, seed=seed, progress=False)
     out = explainer.explain(graphs, target=1).to("cpu")
     return _judged(name, out.bond_score, out.bonds, Truth.from_graphs(graphs), seed)
-
-
-def _is_fitted(name: str) -> bool:
-    return name == ORDER or find_entry(name)[0].learns
 
 
 def _judged(setting: str, score: Tensor, bonds: Bonds, truth: Truth, seed: int) -> Block:
@@ -251,7 +241,7 @@ def damages(
 ) -> Mapping[str, NICE]:
     """Returns NICE with each kind of damage, by its name in rows."""
     usual = NICEConfig(seed=seed)
-    clean = usual.with_(attribution__anchor="clean")
+    clean = usual.with_(anchor="clean")
     noise = {"attribution__num_draws": _DRAWS, "mechanism": "nc"}
     messages = background.messages
     mean = Prototypes(messages.means, messages.means, messages.names, 1)

@@ -31,7 +31,6 @@ DAMAGES = {
     "exchange, own": "8 medoids of the molecule itself",
     "atoms": "features of the bond's two atoms",
     "bonds and atoms": "bonds and atoms together",
-    "bonds and order": "bonds with a learned order (a fit)",
 }
 NAMES = DAMAGES | {rival: rival for rival in RIVALS}
 _TARGET = ["dataset", "target"]

@@ -28,7 +28,6 @@ QUICK = MetricConfig(removals=("em",))
 PAPER = {
     "boundary__steps": 10,
     "boundary__num_draws": 2,
-    "boundary__fit_draws": 2,
     "boundary__batch_size": 16,
     "attribution__num_draws": 2,
     "attribution__num_nodes": 2,

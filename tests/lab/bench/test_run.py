@@ -119,9 +119,10 @@ def test_failure_is_recorded_stops_no_other_and_is_tried_again(
 
 
 def harm(path: Path, damage: str) -> None:
-    """Cuts, empties or changes a byte of a file."""
+    """Cuts, empties or changes a byte of a file, one of its rows and not of its description."""
     content = bytearray(path.read_bytes())
-    content[len(content) // 4] ^= 0xFF
+    end_of_rows = len(content) - 8 - int.from_bytes(content[-8:-4], "little")
+    content[end_of_rows * 2 // 3] ^= 0xFF
     kept = {"cut": content[: len(content) // 2], "empty": b"", "flip": content}
     path.write_bytes(kept[damage])
 

@@ -23,7 +23,6 @@ from tests.lab.rivals.planted_group import nitro_task
 _NICE = {
     "boundary__steps": 4,
     "boundary__num_draws": 2,
-    "boundary__fit_draws": 2,
     "boundary__batch_size": 4,
 }
 QUICK: dict[str, dict[str, Any]] = {
@@ -92,16 +91,9 @@ def test_contract(name: str) -> None:
 
 
 LONGER: dict[str, dict[str, Any]] = {
-    "nice": {
-        "boundary__steps": 60,
-        "boundary__num_draws": 4,
-        "boundary__fit_draws": 4,
-        "boundary__batch_size": 32,
-    },
     "nice-paper": {
         "boundary__steps": 100,
         "boundary__num_draws": 4,
-        "boundary__fit_draws": 4,
         "boundary__batch_size": 32,
     },
     "gnnexplainer": {"steps": 200, "learning_rate": 0.05, "size": 0.05, "entropy": 0.1},
