@@ -92,7 +92,7 @@ class Call:
 
     def _notes(self) -> list[str]:
         """Returns what is special about the model."""
-        notes, facts, roots = [], self.target.facts, self.roots
+        notes, roots = [], self.roots
         if roots is not None and not roots.is_local:
             notes.append(
                 "A node's prediction depends on the whole graph, so whole graphs were damaged."
@@ -105,15 +105,6 @@ class Call:
         if self.target.mode == "multilabel":
             label = self.target.label or 0
             notes.append(f"Label {label} is explained: class 0 is absent, 1 is present.")
-        if facts.mixes:
-            notes.append(
-                "A graph's output depends on the other graphs of its batch, so the model was run "
-                "graph by graph. Give its normalisation `batch`, or running statistics."
-            )
-        elif reasons := dict.fromkeys(filter(None, facts.not_followed.values())):
-            notes += [
-                f"Bonds were damaged in whole copies of graphs (slower): {r}" for r in reasons
-            ]
         return notes
 
 

@@ -331,6 +331,7 @@ class NICE(Explainer):
             notes.append(f"Self-loops that layers add themselves stayed clean: {names}.")
         if query.report.excluded:
             notes.append(f"Layers left out by explain=False: {', '.join(query.report.excluded)}.")
+        notes += query.notes
         flags = torch.where(edges == 0, int(Flag.NO_EDGES), flags)
         return Status(made, flags_of(flags), tuple(notes))
 

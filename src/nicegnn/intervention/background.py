@@ -15,9 +15,11 @@ from torch_geometric.data import Batch, Data
 from nicegnn.errors import GraphError, StoreError
 from nicegnn.graph.batch import collate, stackable
 from nicegnn.graph.case import OWN_KEYS
+from nicegnn.graph.minibatches import GraphStack
 from nicegnn.intervention.exchange import NUM, Prototypes
 from nicegnn.intervention.intervene import CleanMessages, join_messages, record_messages
 from nicegnn.intervention.medoids import k_medoids, spread_rows
+from nicegnn.intervention.mixing import mixes_graphs
 from nicegnn.store import tensors_below
 from nicegnn.target.frozen_model import Target, fingerprint
 
@@ -109,7 +111,7 @@ def record_background(target: Target, graphs: Iterable[Any], num: int = NUM) -> 
     read = min(len(listed), _MOST_GRAPHS)
     chosen = [listed[place * len(listed) // read] for place in range(read)]
     work = target.private()
-    size, like = _BATCH if work.is_batched else 1, next(work.model.parameters(), torch.zeros(1))
+    size, like = _batch_size(work, chosen), next(work.model.parameters(), torch.zeros(1))
     recorded, batches, of_edges = [], [], []
     for first in range(0, read, size):
         batch = collate(chosen[first : first + size])
@@ -150,6 +152,19 @@ def record_background(target: Target, graphs: Iterable[Any], num: int = NUM) -> 
     features, weights = _prototype_features(work, batches, num), fingerprint(target.model)
     messages = taken(medoids, kinds), taken(sample, kinds)
     return Background(*messages, features, weights, read, layers[0].size(0))
+
+
+@torch.no_grad()
+def _batch_size(target: Target, graphs: Sequence[Data]) -> int:
+    """Returns how many graphs a pass can have; one if the model mixes them."""
+    if not target.is_batched:
+        return 1
+    few = [graph for graph in graphs if graph.edge_index.numel()][:3]
+    if not few:
+        return _BATCH
+    batch = collate(few).to(target.device)
+    stack = GraphStack(batch, target.device, wanted=target.may_read)
+    return 1 if mixes_graphs(target, stack, target.call(batch)) else _BATCH
 
 
 def own_prototypes(

@@ -25,10 +25,11 @@ from torch.overrides import TorchFunctionMode
 
 from nicegnn.errors import ShortCutEnds, TargetError
 from nicegnn.intervention.intervene import Site, intervene
-from nicegnn.intervention.parts import PartDamage, agrees
+from nicegnn.intervention.parts import Chunk, PartDamage, agrees
 from nicegnn.intervention.pieces import Pieces, Reach, chunks_of
 from nicegnn.intervention.query import Query
 
+WORTH = 50_000  # edges of whole copies of graphs, for which differences save time
 _SUMS = ("scatter_add_", "scatter_add", "index_add_", "index_add")
 _NO_SUMS = ("scatter_reduce_", "scatter_reduce", "index_reduce_", "index_reduce")
 
@@ -56,7 +57,7 @@ class Follower:
 
     def __init__(self, query: Query) -> None:
         case, target = query.case, query.target
-        if not target.is_batched:
+        if not query.is_batched:
             raise CannotFollow("the model takes one graph at a time.")
         if not query.stack.can_cut:
             raise CannotFollow("graphs have attributes that belong to no node, edge or graph.")
@@ -75,17 +76,6 @@ class Follower:
             raise CannotFollow("the model adds up other things than edges and nodes.")
         rows = case.rows if target.level == "node" else None
         self.reach = Reach(case, len(report.layers), rows)
-
-    def damage(
-        self, query: Query, part: PartDamage, item: Tensor, num_draws: int
-    ) -> Iterator[tuple[Tensor, Tensor, Tensor]]:
-        """Yields items, draws and raw outputs, ``[K]``, ``[K]`` and ``[K, C]``, chunk by chunk."""
-        number = torch.arange(num_draws, device=item.device)
-        size = num_draws * self.reach.sizes[part.kind][item]
-        for chunk in chunks_of(size, query.chunk_edges):
-            copies = self.reach.pieces(item[chunk], part.kind).repeated(num_draws)
-            draw = number.repeat_interleave(chunk.stop - chunk.start)
-            yield copies.item, draw, self.outputs(query, part, copies, draw)
 
     def outputs(self, query: Query, part: PartDamage, pieces: Pieces, draw: Tensor) -> Tensor:
         """Returns the raw output for each piece's graph, its item being damaged, ``[K, C]``."""
@@ -107,35 +97,31 @@ class Follower:
         return self.output[graph].index_copy(0, pieces.node_piece[is_row], out[is_row])
 
 
-def find_follower(
-    query: Query, part: PartDamage, item: Tensor, num_draws: int = 1
-) -> Follower | None:
-    """Returns the follower of a query if differences can be sent through its model, else None.
+def in_pieces(query: Query, part: PartDamage, item: Tensor, num_draws: int) -> Iterator[Chunk]:
+    """Yields answers by differences, chunk by chunk, if whole copies would be large.
 
-    The first time, answers for a few damaged items are compared with those of whole graphs. The
-    target remembers the result until the model's weights change.
+    Answers for a few items are compared with those of whole graphs first.
+
+    Raises:
+        CannotFollow: if differences cannot be sent through the model, or this batch.
     """
-    shared, reasons = query.shared, query.target.facts.not_followed
-    is_open = part.kind not in reasons
-    if reasons.get(part.kind) or not getattr(query.target.model, "is_followed", True):
-        return None
-    try:
-        shared.follower = follower = shared.follower or Follower(query)
-        assert isinstance(follower, Follower)
+    size = query.stack.num_edges[part.graph_of(query, item)].sum()
+    if num_draws * int(size) < WORTH or not getattr(query.target.model, "is_followed", True):
+        return
+    follower = query.shared.follower = query.shared.follower or Follower(query)
+    assert isinstance(follower, Follower)
 
-        def answer(some: Tensor, draw: Tensor) -> Tensor:
-            return follower.outputs(query, part, follower.reach.pieces(some, part.kind), draw)
+    def answer(some: Tensor, draw: Tensor) -> Tensor:
+        return follower.outputs(query, part, follower.reach.pieces(some, part.kind), draw)
 
-        is_right = agrees(query, part, item, num_draws, answer) if is_open else None
-        if is_right is False:
-            raise CannotFollow("the model is not made of sums and of layers that work row by row.")
-    except CannotFollow as error:
-        if is_open:  # else this batch alone cannot be followed
-            reasons[part.kind] = str(error)
-        return None
-    if is_right:
-        reasons[part.kind] = ""
-    return follower
+    if not agrees(query, part, item, num_draws, answer):
+        raise CannotFollow("the model is not made of sums and of layers that work row by row.")
+    number = torch.arange(num_draws, device=item.device)
+    bound = num_draws * follower.reach.sizes[part.kind][item]
+    for chunk in chunks_of(bound, query.chunk_edges):
+        copies = follower.reach.pieces(item[chunk], part.kind).repeated(num_draws)
+        draw = number.repeat_interleave(chunk.stop - chunk.start)
+        yield copies.item, draw, follower.outputs(query, part, copies, draw)
 
 
 class _Sums(TorchFunctionMode):

@@ -12,9 +12,9 @@ no :math:`R`, SAGE and GCN no :math:`W_2`; a GCN maps states before it sends the
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -148,6 +148,15 @@ class Damage:
     x: Tensor  # what atoms can be for the first layer, [R, F]
 
 
+class Stage(NamedTuple):
+    """What happens in one layer of a clean pass."""
+
+    sent: Tensor  # what nodes send, [V, F]
+    message: Tensor  # messages without coefficients, [E, F]
+    inner: Tensor  # what the first ReLU gets, [V, H]
+    state: Tensor  # new states, [V, out]
+
+
 @dataclass(frozen=True)
 class CleanPass:
     """A batch as the layers of a chain see it."""
@@ -161,24 +170,16 @@ class CleanPass:
     outer: Tensor  # the same, where a message holds its own coefficient (GCN) already, [E]
     loop: Tensor | None  # of each node's own message, where layers add self-loops (GCN), [V]
     terms: list[Tensor | None]  # what each layer adds to messages before a ReLU (GINE), [E, F]
+    ptr: Tensor  # first node of each graph, [B + 1]
+    stages: list[Stage]  # what happens in each layer
 
-    def stages(self) -> Iterator[tuple[Tensor, Tensor, Tensor, Tensor]]:
-        """Yields what nodes of each layer send, messages, what the first ReLU gets, and states.
-
-        Messages are ``[E, F]``, without coefficients, all others ``[V, F]``.
-        """
-        state = self.x
-        for layer, term in zip(self.chain.layers, self.terms, strict=True):
-            sent = layer.sent(state)
-            message = sent.index_select(0, self.edge_index[0])
-            message = message if term is None else (message + term).relu()
-            weighted = self.coefficient.unsqueeze(1) * message
-            total = torch.zeros_like(sent).index_add(0, self.edge_index[1], weighted)
-            if self.loop is not None:
-                total = total + self.loop.unsqueeze(1) * sent
-            inner = layer.inner(state, total)
-            state = layer.finish(inner)
-            yield sent, message, inner, state
+    def output(self) -> Tensor:
+        """Returns the raw output of the model, ``[B, C]``."""
+        state = self.stages[-1].state
+        pooled = state.new_zeros(self.num_graphs, state.size(1)).index_add(0, self.batch, state)
+        if self.chain.is_mean:
+            pooled = pooled / torch.bincount(self.batch).clamp(min=1).unsqueeze(1)
+        return self.chain.head(pooled)
 
     def padded_terms(self, width: int) -> Tensor:
         """Returns what all layers but the first add to messages, ``[L, E, W]``."""
@@ -211,8 +212,20 @@ def clean_pass(chain: Chain, batch: Any) -> CleanPass:
         count = torch.bincount(receiver, minlength=num_nodes).clamp(min=1)
         coefficient = outer = count.to(x.dtype).reciprocal()[receiver]
     terms = [None if layer.edge is None else layer.edge(edge_attr) for layer in chain.layers]
+    state, stages = x, list[Stage]()
+    for layer, term in zip(chain.layers, terms, strict=True):
+        sent = layer.sent(state)
+        message = sent.index_select(0, sender)
+        message = message if term is None else (message + term).relu()
+        weighted = coefficient.unsqueeze(1) * message
+        total = torch.zeros_like(sent).index_add(0, receiver, weighted)
+        if loop is not None:
+            total = total + loop.unsqueeze(1) * sent
+        inner = layer.inner(state, total)
+        state = layer.finish(inner)
+        stages.append(Stage(sent, message, inner, state))
     graphs = chain, x, edge_index, batch.batch, int(batch.num_graphs)
-    return CleanPass(*graphs, coefficient, outer, loop, terms)
+    return CleanPass(*graphs, coefficient, outer, loop, terms, batch.ptr, stages)
 
 
 class PackedChain:

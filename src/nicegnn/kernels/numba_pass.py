@@ -215,9 +215,9 @@ def packed(chain: Chain, device: torch.device) -> PackedChain:
 
 
 class Passes:
-    """Damaged passes over one batch; ``ptr`` is the first node of each graph."""
+    """Damaged passes over one batch."""
 
-    def __init__(self, packed: PackedChain, clean: CleanPass, ptr: Tensor) -> None:
+    def __init__(self, packed: PackedChain, clean: CleanPass) -> None:
         self.packed = packed
         chain, (sender, receiver) = packed.chain, clean.edge_index
         num_nodes, width = clean.x.size(0), packed.width
@@ -225,18 +225,16 @@ class Passes:
         pointer = torch.zeros(num_nodes + 1, dtype=torch.long)
         pointer[1:] = torch.bincount(sender, minlength=num_nodes).cumsum(0)
         sent, inner, state = (torch.zeros(len(chain.layers), num_nodes, width) for _ in range(3))
-        for number, (own, message, *rest) in enumerate(clean.stages()):
-            for store, value in zip((inner, state), rest, strict=True):
-                store[number, :, : value.size(1)] = value
-            if number:
-                sent[number, :, : own.size(1)] = own
-            else:  # first messages are known by edge
-                first_mapped = packed.mapped_first(message)
-        self.size = ptr.diff()
+        for number, stage in enumerate(clean.stages):
+            for store, value in zip((sent, inner, state), (stage.sent, *stage[2:]), strict=True):
+                if number or store is not sent:  # first messages are known by edge
+                    store[number, :, : value.size(1)] = value
+        first_mapped = packed.mapped_first(clean.stages[0].message)
+        self.size = clean.ptr.diff()
         self.pooled_clean = torch.zeros(clean.num_graphs, width)
         self.pooled_clean.index_add_(0, clean.batch, state[-1])
         tensors = (
-            *(ptr, pointer, leaving, sender, receiver, clean.coefficient, clean.outer),
+            *(clean.ptr, pointer, leaving, sender, receiver, clean.coefficient, clean.outer),
             torch.zeros(0) if clean.loop is None else clean.loop,
             clean.padded_terms(width) if chain.kind == "gine" else torch.zeros(0, 0, 0),
             *(first_mapped, *packed.of_atoms(clean.x)),

@@ -33,16 +33,16 @@ def packed(chain: Chain, device: torch.device) -> PackedChain:
 
 
 class Passes:
-    """Damaged passes over one batch; ``ptr`` is the first node of each graph.
+    """Damaged passes over one batch.
 
     Raises:
         CannotFuse: if the batch does not allow it.
     """
 
-    def __init__(self, packed: PackedChain, clean: CleanPass, ptr: Tensor) -> None:
-        self.packed, self.clean = packed, clean
-        _, message, self.first_inner, _ = next(clean.stages())
-        self.first_mapped = packed.mapped_first(message)
+    def __init__(self, packed: PackedChain, clean: CleanPass) -> None:
+        self.packed, self.clean, ptr = packed, clean, clean.ptr
+        self.first_inner = clean.stages[0].inner
+        self.first_mapped = packed.mapped_first(clean.stages[0].message)
         self.first = packed.of_atoms(clean.x)
         edge_index, device = clean.edge_index, clean.x.device
         size = ptr.diff()

@@ -6,7 +6,6 @@ import copy
 import inspect
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
 from typing import Any, Literal, get_args
 
 import torch
@@ -35,18 +34,6 @@ LINKS = (
 )
 
 
-@dataclass
-class Facts:
-    """What a model with certain weights is like: it saves time and changes no number."""
-
-    weights: tuple[object, ...]  # for which all this holds, see `Target.weights`
-    mixes: bool = False  # whether outputs of a batch's graphs depend on each other
-    mixes_is_known: bool = False
-    not_followed: dict[str, str] = field(default_factory=dict)  # why "damage" or "removal" needs
-    # whole copies of graphs, or "" if it does not, see `neighbourhoods.find_follower`
-    fusion: Any = None  # the model's form for kernels, see `fused.find_fused`
-
-
 class Target(OutputReader):
     """A frozen model, with the way to call it and to read its output (see `OutputReader`).
 
@@ -62,7 +49,7 @@ class Target(OutputReader):
         level: whether the model returns one row per graph, one per node, or one per pair of nodes
             in ``edge_label_index``, of which every graph then has one.
         batched: whether one call can take several graphs. By default if the model takes ``batch``
-            or whole graphs, unless a graph's output depends on the others (see `find_mixing`).
+            or whole graphs, unless a graph's output depends on the others (see `mixes_graphs`).
         label: the label that ``multilabel`` reads: its classes are 0, absent, and 1, present.
     """
 
@@ -104,8 +91,6 @@ class Target(OutputReader):
             )
         self.model, self.level, self.batched = model, level, batched
         self.kinds: Kinds | None = None  # of a graph with several, which calls of a copy are about
-        self._facts: dict[Level, Facts] = {}  # shared with private copies
-        self._present: Facts | None = None  # of a private copy, whose weights stay during a call
         self.inputs = inputs if inputs is None or callable(inputs) else tuple(inputs)
         self._parameters = forward_parameters(model)
         needed = [p for p in self._parameters.values() if p.default is inspect.Parameter.empty]
@@ -125,11 +110,6 @@ class Target(OutputReader):
 
     @property
     def is_batched(self) -> bool:
-        """Whether one call can take several graphs."""
-        return self.may_take_batches and not self.facts.mixes
-
-    @property
-    def may_take_batches(self) -> bool:
         """Whether the model takes several graphs by its signature, or as the user said."""
         if self.batched is not None:
             return self.batched
@@ -174,28 +154,11 @@ class Target(OutputReader):
         """How many kinds of nodes there are."""
         return 1 if self.kinds is None else len(self.kinds.nodes)
 
-    @property
-    def facts(self) -> Facts:
-        """What is known about the model with its present weights."""
-        if self._present is not None:
-            return self._present
-        weights, present = self.weights(), self._facts.get(self.level)
-        if present is None or present.weights != weights:
-            present = self._facts[self.level] = Facts(weights)
-        return present
-
-    def weights(self) -> tuple[object, ...]:
-        """Returns a mark of the model's present tensors, another one after they change."""
-        tensors = [*self.model.parameters(), *self.model.buffers()]
-        return tuple((id(t), -1 if t.is_inference() else t._version) for t in tensors)
-
     def private(self, level: Level | None = None) -> Target:
         """Returns a copy of this target with a private copy of the model, see `PrivateCopy`."""
         out, made = copy.copy(self), PrivateCopy(self.model)
         out.model, out.inputs = made.model, made.rebound(self.inputs)
         out.level = self.level if level is None else level
-        out._present = None
-        out._present = out.facts
         return out
 
     @contextmanager
@@ -242,7 +205,7 @@ class Target(OutputReader):
         if out.dim() == 0:  # the value of a single graph
             return out.view(1, 1)
         if out.dim() == 1:  # one value per row, or the classes of a single graph
-            is_long = self.level == "node" or self.may_take_batches
+            is_long = self.level == "node" or self.is_batched
             return out.unsqueeze(1) if is_long else out.unsqueeze(0)
         return out
 
