@@ -171,3 +171,10 @@ def test_message_that_is_no_float_tensor_is_refused(ring):
     layer = Pairs()
     with refused("one floating point tensor", layer):
         layer(ring.x, ring.edge_index)
+
+
+def test_a_layer_that_replaces_loops_must_be_told_the_edges(path):
+    edges = torch.cat([path.edge_index, torch.tensor([[1], [1]])], dim=1)
+    layer = gnn.GCNConv(F, H)
+    with refused("`edge_index` must be given for layer ''", layer, torch.ones(7)):
+        layer(path.x, edges)

@@ -82,9 +82,10 @@ def test_own_self_loops_under_a_looping_layer_stay_clean_wherever_they_are_liste
     layer = CONVS[conv](F, H)
     edge_index, is_loop = with_loops(path, nodes, at)
     gate = torch.rand(edge_index.size(1), generator=torch.Generator().manual_seed(0))
-    with intervene(layer, ElementMask(), torch.where(is_loop, 0.0, gate)) as report:
+    closing, opening = (torch.where(is_loop, value, gate) for value in (0.0, 1.0))
+    with intervene(layer, ElementMask(), closing, edge_index=edge_index) as report:
         closed = layer(path.x, edge_index)
-    with intervene(layer, ElementMask(), torch.where(is_loop, 1.0, gate)):
+    with intervene(layer, ElementMask(), opening, edge_index=edge_index):
         opened = layer(path.x, edge_index)
     torch.testing.assert_close(closed, opened)
     assert report.clean_loops == {"": 4}

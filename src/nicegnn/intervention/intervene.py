@@ -11,8 +11,8 @@ import torch
 from torch import Tensor, nn
 
 from nicegnn.errors import InterventionError
-from nicegnn.intervention.kind_rows import KindRows, find_kinds
-from nicegnn.intervention.layer_binding import EdgeRows, bound, find_edge_index
+from nicegnn.intervention.layer_binding import bound
+from nicegnn.intervention.rows import EdgeRows, find_kinds
 from nicegnn.target.message_layers import eager, message_layers, unwrap
 
 
@@ -71,7 +71,7 @@ class Intervention:
 
     mechanism: Mechanism
     gate: Tensor  # [E]
-    edge_index: Tensor | None  # None: the model's own
+    edge_index: Tensor | None  # None: those of the first layer
     slot: Tensor  # [E]
     draw: Tensor  # [E]
     origin: Tensor  # edge of the clean messages behind each gate, [E]
@@ -83,7 +83,6 @@ class Intervention:
 
     def __post_init__(self) -> None:
         num_edges = self.gate.numel()
-        self.matched: EdgeRows | KindRows = EdgeRows(num_edges, self.edge_index)
         self.num_slots = int(self.slot.max()) + 1 if num_edges else 0
         self.first_draw = int(self.draw.min()) if num_edges else 0
         self.num_draws = int(self.draw.max()) + 1 if num_edges else 0
@@ -94,12 +93,7 @@ class Intervention:
 
     def begin(self, model: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         """Starts a forward pass."""
-        if parts := find_kinds(args, kwargs):
-            self.matched = KindRows(parts)
-        else:
-            edge_index = find_edge_index(model, args, kwargs, self.gate.numel())
-            given = edge_index if self.edge_index is None else self.edge_index
-            self.matched = EdgeRows(self.gate.numel(), given)
+        self.rows = EdgeRows(self.gate.numel(), self.edge_index, find_kinds(args, kwargs))
         self.layer = 0
         self.fired.clear()
         if self.report.forwards == 0:
@@ -139,11 +133,7 @@ class Intervention:
             )
         turn, match = self.fired.get(name, 0) - self.entered.get(name, [0])[-1], None
         if sender is not None and receiver is not None:
-            adds_loops = getattr(layer, "add_self_loops", False) is True
-            match = self.matched.match(
-                *(name, sender, receiver, adds_loops, self.relations.get(name), turn),
-                is_cached=getattr(layer, "cached", False) is True,
-            )
+            match = self.rows.match(name, layer, sender, receiver, self.relations.get(name), turn)
         elif message.dim() == 0 or message.size(0) != self.gate.numel():
             raise InterventionError(
                 f"Layer '{name}' must return one message per edge, {self.gate.numel()} rows (got "
@@ -239,7 +229,7 @@ def intervene(
     weight and edge features, see `record_messages`.
 
     Args:
-        edge_index: edges of the gates, by default those that the model is called with.
+        edge_index: edges of the gates, by default those of the first layer.
         slot: noise coordinate of each edge, by default its position in `gate`.
         draw: noise draw of each edge, by default 0.
         stream: number of the first forward pass; equal streams draw equal noise.
