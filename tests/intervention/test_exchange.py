@@ -31,7 +31,7 @@ def population(num: int, seed: int) -> Tensor:
 
 def site(num: int, draw: int = 0, graph: Tensor | None = None) -> Site:
     draws = torch.full((num,), draw)
-    return Site(0, "conv", 0, torch.arange(num), draws, num, draw + 1, draw, graph)
+    return Site(0, "conv", 0, torch.arange(num), draws, graph)
 
 
 @pytest.fixture(scope="module")

@@ -229,13 +229,6 @@ def _repeat(batch: Batch, key: str, value: Any, num: int) -> Any:
     return torch.cat([value + k * step for k in range(num)], dim=dim)
 
 
-def num_spoiled(value: Any) -> int:
-    """Returns how many numbers of a tensor are NaN or infinite."""
-    if not isinstance(value, Tensor) or not value.is_floating_point():
-        return 0
-    return int((~torch.isfinite(value)).sum())
-
-
 def _advice(graphs: Any) -> str:
     """Returns what to do with a graph of several kinds of nodes, or a string that was passed."""
     if isinstance(graphs, HeteroData):

@@ -25,9 +25,6 @@ class Site:
     stream: int  # number of the forward pass; other streams have other noise
     slot: Tensor  # position of each edge inside its own graph, [E]
     draw: Tensor  # number of the noise draw each edge belongs to, [E]
-    num_slots: int  # one more than the largest slot
-    num_draws: int  # one more than the largest draw
-    first_draw: int = 0  # smallest draw
     graph: Tensor | None = None  # graph of each edge, if it was told, [E]
     turn: int = 0  # propagations before this one in the same call of the layer
     kind: Tensor | None = None  # kind of each edge, if there are several, [E]
@@ -82,10 +79,6 @@ class Intervention:
     kind: Tensor | None = None  # [E]
 
     def __post_init__(self) -> None:
-        num_edges = self.gate.numel()
-        self.num_slots = int(self.slot.max()) + 1 if num_edges else 0
-        self.first_draw = int(self.draw.min()) if num_edges else 0
-        self.num_draws = int(self.draw.max()) + 1 if num_edges else 0
         self.layer = 0
         self.fired: dict[str, int] = {}  # propagations of each layer in this pass
         self.entered: dict[str, list[int]] = {}  # that number when each unfinished call began
@@ -169,7 +162,7 @@ class Intervention:
             message = clean if keeps else torch.where((gate < 1).unsqueeze(1), clean, message)
         place = self.layer, name, self.stream, self.slot[edges], self.draw[edges]
         graph, kind = (None if v is None else v[edges] for v in (self.graph, self.kind))
-        site = Site(*place, self.num_slots, self.num_draws, self.first_draw, graph, turn, kind)
+        site = Site(*place, graph, turn, kind)
         out = self.mechanism(message, gate.to(message.dtype), site)
         if out.shape != message.shape:
             raise InterventionError(

@@ -81,7 +81,7 @@ class Query:
             self.is_batched = False
             out, states = self._first_call()
         self._check_rows(out)
-        target.settle(out, case.batch)
+        target.settle(out, case.batch, self._parts[0])
         self.clean = target.read(out)[case.rows]  # [B, C]
         self.states = states  # L x [V, F]
         self.explained = target.choose(self.clean, explained)  # [B]
@@ -95,7 +95,7 @@ class Query:
         outs, collected = [], []
         with capture_states(self.target.model) as states:
             for part in self._parts:
-                outs.append(self.target.first_call(part))
+                outs.append(self.target.call(part))
                 collected.append(list(states))
         if not states:
             raise TargetError(

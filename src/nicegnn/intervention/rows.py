@@ -61,8 +61,9 @@ class EdgeRows:
         has_own = _adds_loops(layer) and bool(is_loop.any())  # loops of the layer's own
         is_whole = sender.numel() == self.num_edges and not has_own
         if self.edge_index is None and not self.parts:
-            known = rows[~is_loop] if has_own else rows
-            if has_own and known.numel() < self.num_edges:
+            is_clear = int((~is_loop).sum()) == self.num_edges
+            known = rows[~is_loop] if is_clear else rows
+            if has_own and not is_clear:
                 raise InterventionError(
                     f"`edge_index` must be given for layer '{name}', which puts self-loops of its "
                     "own in the place of the graph's (got None). Pass that of the graph."

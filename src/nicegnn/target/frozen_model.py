@@ -19,7 +19,7 @@ from nicegnn.graph.kinds import Kinds
 from nicegnn.store import tensor_digest
 from nicegnn.target.chemprop import adapted
 from nicegnn.target.message_layers import Adapter, message_layers, unwrap
-from nicegnn.target.output import LastStep, Mode, OutputReader, ReturnType
+from nicegnn.target.output import Mode, OutputReader, ReturnType, step_behind
 from nicegnn.target.private_copy import PrivateCopy
 
 Level = Literal["graph", "node", "pair"]
@@ -172,12 +172,23 @@ class Target(OutputReader):
             for module, training in modes:
                 module.training = training
 
-    def first_call(self, batch: Batch) -> Tensor:
-        """Like `call`, and finds out which function made the output, for `settle`."""
-        with LastStep() as last:
-            out = self.call(batch)
-        self._made_by = last.behind(out)
-        return out
+    def settle(self, out: Tensor, batch: Batch, part: Batch | None = None) -> None:
+        """Resolves ``auto`` settings from the clean output of a batch, and checks all against it.
+
+        ``part`` is what one call takes of a batch, if it is not all.
+        """
+        if not bool(torch.isfinite(out).all()):
+            raise _not_finite(batch)
+
+        def last_step() -> str:
+            """Returns the last step of the model, see `step_behind`."""
+            one = copy.copy(batch if part is None else part)
+            with torch.enable_grad():
+                if isinstance(x := one.get("x"), Tensor) and x.is_floating_point():
+                    one.x = x.detach().requires_grad_()  # parameters may be frozen
+                return step_behind(self.call(one).grad_fn)
+
+        self._settle(out, last_step)
 
     def call(self, batch: Batch) -> Tensor:
         """Runs the model on a batch and returns its raw output, ``[rows, columns]``."""
@@ -270,6 +281,21 @@ def _refusal(error: Exception, batch: Batch) -> NicegnnError:
     return TargetError(
         f"The model must take these graphs (it raised {type(error).__name__}: {error}; they hold "
         f"{held}). {advice}"
+    )
+
+
+def _not_finite(batch: Batch) -> NicegnnError:
+    """Returns why the output of a batch is not finite."""
+    for key, value in batch.to_dict().items():
+        is_real = isinstance(value, Tensor) and value.is_floating_point()
+        if is_real and (number := int((~torch.isfinite(value)).sum())):
+            return GraphError(
+                f"`{key}` must be finite (got {number} NaN or infinite values, for which the model "
+                "returns NaN or infinite ones). Replace them."
+            )
+    return TargetError(
+        "The model must return finite values for the clean graphs (got NaN or infinite ones). "
+        "Check its weights and inputs."
     )
 
 
