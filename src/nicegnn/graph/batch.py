@@ -1,8 +1,7 @@
-"""What a graph must be, checked here once; batches of graphs, and their copies for noise draws."""
+"""What a graph must be, checked here once, and batches of graphs."""
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Sequence
 from typing import Any
 
@@ -192,41 +191,6 @@ def _check_vectors(batch: Batch) -> None:
             f"{int(home[edges[0, edge]])} to graph {int(home[edges[1, edge]])}). A graph of the "
             "batch has node numbers beyond its nodes: check it alone."
         )
-
-
-def replicate(batch: Batch, num: int) -> Batch:
-    """Returns a batch of `num` copies of all graphs, copy after copy, for `num` noise draws."""
-    out = copy.copy(batch)
-    for key, value in batch._store.items():
-        if key in ("num_nodes", "_num_nodes"):
-            continue
-        if key == "ptr" or key.endswith("_ptr"):
-            out[key] = torch.cat([value[:1], *(value[1:] + k * value[-1] for k in range(num))])
-        else:
-            out[key] = _repeat(batch, key, value, num)
-    if "num_nodes" in batch._store:
-        out.num_nodes = int(batch.num_nodes) * num
-        out._store.pop("_num_nodes", None)
-    out._num_graphs = batch.num_graphs * num
-    return out
-
-
-def _repeat(batch: Batch, key: str, value: Any, num: int) -> Any:
-    """Repeats one attribute as PyG would collate its copies."""
-    if isinstance(value, dict):
-        return {name: _repeat(batch, name, item, num) for name, item in value.items()}
-    if isinstance(value, list | tuple):
-        if any(isinstance(item, Tensor) for item in value):
-            return [_repeat(batch, key, item, num) for item in value]
-        return list(value) * num
-    if not isinstance(value, Tensor) or value.dim() == 0:
-        return value
-    is_graph_number = key == "batch" or key.endswith("_batch")
-    step: Any = batch.num_graphs if is_graph_number else batch.__inc__(key, value)
-    dim = int(batch.__cat_dim__(key, value) or 0)
-    if isinstance(step, int) and step == 0:
-        return torch.cat([value] * num, dim=dim)
-    return torch.cat([value + k * step for k in range(num)], dim=dim)
 
 
 def _advice(graphs: Any) -> str:

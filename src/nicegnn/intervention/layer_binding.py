@@ -135,5 +135,3 @@ def _active_method(name: str, layer: MessagePassing) -> Callable[[Any, dict[str,
             f"{wanted}). Deactivate it with `layer.explain = None`."
         )
     return lambda inputs, known: method(inputs, **{key: known[key] for key in wanted})
-
-

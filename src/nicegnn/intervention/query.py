@@ -286,7 +286,7 @@ class Query:
             return [self.case.batch]
         if not self.shared.singles:
             numbers = torch.split(torch.arange(self.case.num_graphs), 1)
-            self.shared.singles = [self.stack.take(one) for one in numbers]
+            self.shared.singles = [self.copies(one) for one in numbers]
         return self.shared.singles
 
     def _check_rows(self, out: Tensor) -> None:

@@ -203,7 +203,9 @@ def step_behind(node: Any, depth: int = 8) -> str:
     logits. It is `UNKNOWN` for probabilities that were changed, and for values that nothing known
     made, as in scripted modules.
     """
-    found = None if node is None else re.fullmatch(r"(?:Unsafe|Reshape)?(\w+)Backward\d", node.name())
+    found = (
+        None if node is None else re.fullmatch(r"(?:Unsafe|Reshape)?(\w+)Backward\d", node.name())
+    )
     if found is None:
         return UNKNOWN
     step, before = found[1], [one for one, _ in node.next_functions if one is not None]

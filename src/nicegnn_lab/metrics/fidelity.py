@@ -11,7 +11,6 @@ from torch import Tensor
 from torch_geometric.data import Batch
 
 from nicegnn.errors import MetricError
-from nicegnn.graph.batch import replicate
 from nicegnn.graph.case import Bonds, make_case
 from nicegnn.intervention.exchange import Exchange, Prototypes
 from nicegnn.intervention.intervene import Mechanism
@@ -154,7 +153,7 @@ def _ask(
 
     def tally(rows: Tensor, first: int = 0) -> Tensor:  # [N, E] to [2, N, B]
         if removal == "delete":
-            answers = _answers_without_edges(query.target, query.case.batch, rows)
+            answers = _answers_without_edges(query, rows)
         else:
             answers = query.answers(rows.to(query.clean.dtype), first=first)  # [N, B, C]
         index = query.explained.view(1, -1, 1).expand(answers.size(0), -1, 1)
@@ -215,8 +214,9 @@ def without_edges(batch: Batch, kept: Tensor) -> Batch:
     return out
 
 
-def _answers_without_edges(target: Target, batch: Batch, kept: Tensor) -> Tensor:
+def _answers_without_edges(query: Query, kept: Tensor) -> Tensor:
     """Returns the target's answers for each row of kept edges, ``[N, E]`` to ``[N, B, C]``."""
-    copies = without_edges(replicate(batch, kept.size(0)), kept.reshape(-1))
-    out = target.read(target.call(copies))
-    return out.view(kept.size(0), int(batch.num_graphs), -1)
+    graphs = torch.arange(query.case.num_graphs, device=kept.device)
+    copies = without_edges(query.copies(graphs.repeat(kept.size(0))), kept.reshape(-1))
+    out = query.target.read(query.target.call(copies))
+    return out.view(kept.size(0), graphs.numel(), -1)
