@@ -96,8 +96,9 @@ class Fused:
             atom, row, x = item, part.row[item].gather(1, draw), part.kinds["x"].to(query.clean)
         else:
             edges = self.edges[item]
-        sizes = [layer.message_size for layer in self.chain.layers]
-        values = [query.clean.new_zeros(x.size(0), size) for size in sizes]  # a row for each `row`
+        values = [
+            stage.sent.new_zeros(x.size(0), stage.sent.size(1)) for stage in self.clean.stages
+        ]
         if isinstance(query.mechanism, Exchange) and atom is none:
             prototypes = query.mechanism.prototypes
             assert prototypes is not None  # a query gives an exchange those of the graphs

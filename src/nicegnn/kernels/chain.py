@@ -24,7 +24,6 @@ from nicegnn.errors import ShortCutEnds
 from nicegnn.target.zoo import GCN, GIN, GINE, READOUTS, SAGE
 
 KINDS: dict[type, str] = {GIN: "gin", GINE: "gine", GCN: "gcn", SAGE: "sage"}
-_MLP, _NORMED = [nn.Linear, nn.BatchNorm1d, nn.ReLU, nn.Linear], [nn.BatchNorm1d, nn.ReLU]
 
 
 class CannotFuse(ShortCutEnds):
@@ -43,11 +42,6 @@ class Layer:
     second: tuple[Tensor, Tensor] | None = None  # W_2, [H, out], and b_2
     root: float = 0.0  # share of a node's own state in its sum, r
     edge: nn.Module | None = None  # map of bond features that messages gain (GINE)
-
-    @property
-    def message_size(self) -> int:
-        """Columns of messages."""
-        return self.shift.numel() if self.weight is None else self.weight.size(0)
 
     def sent(self, state: Tensor) -> Tensor:
         """Returns what nodes of these states send, before anything of an edge, ``[V, F]``."""
@@ -87,53 +81,45 @@ class Chain:
 
 
 def read_chain(model: Any) -> Chain:
-    """Returns the chain that a reference model is.
+    """Returns the chain that a reference model is, unless it was changed (see `fused.Fused`).
 
     Raises:
-        CannotFuse: if it is none that kernels know, or was changed.
+        CannotFuse: if it is none that kernels know.
     """
     kind = KINDS.get(type(model))
     if kind is None or model.readout is READOUTS["max"]:
-        taken = "a maximum" if kind else type(model).__name__
-        raise CannotFuse(f"Kernels do not know {taken}.")
-    with torch.no_grad():
-        pairs = zip(model.convs, model.acts, strict=True)
-        layers = [_layer(kind, conv, act) for conv, act in pairs]
+        raise CannotFuse(f"Kernels do not know {type(model).__name__}, or a maximum.")
+    try:
+        with torch.no_grad():
+            layers = [_layer(kind, *pair) for pair in zip(model.convs, model.acts, strict=True)]
+    except (AttributeError, TypeError, ValueError) as error:
+        raise CannotFuse("Kernels do not know a layer of the model.") from error
     names = tuple(f"convs.{number}" for number in range(len(layers)))
     return Chain(kind, layers, model.readout is READOUTS["mean"], model.head, names)
 
 
 def _layer(kind: str, conv: Any, act: Any) -> Layer:
-    is_mlp = kind in ("gin", "gine")
-    parts, wanted = (conv.nn, _MLP) if is_mlp else (act, _NORMED)
-    is_usual = isinstance(parts, nn.Sequential) and [type(one) for one in parts] == wanted
-    if not is_usual or (is_mlp and type(act) is not nn.ReLU) or conv.explain is not None:
-        raise CannotFuse(f"Kernels do not know this layer: {conv}, {act}.")
-    if is_mlp:
-        first, norm, _, last = parts
-        _, (weight,), shift = _normed(norm, first.bias, first.weight)
-        second = last.weight.t().contiguous(), last.bias.clone()
-        root, edge = 1.0 + float(conv.eps), conv.lin if kind == "gine" else None
-        return Layer(shift, weight=weight, second=second, root=root, edge=edge)
+    if conv.explain is not None:
+        raise CannotFuse("A layer is left out, or explained in a way of its own.")
     if kind == "gcn":
-        scale, (before,), shift = _normed(parts[0], conv.bias, conv.lin.weight)
+        scale, shift, before = _normed(act[0], conv.bias, conv.lin.weight)
         return Layer(shift, before=before, scale=scale)
-    _, (weight, own), shift = _normed(
-        parts[0], conv.lin_l.bias, conv.lin_l.weight, conv.lin_r.weight
-    )
-    return Layer(shift, weight=weight, own=own)
+    if kind == "sage":
+        _, shift, *maps = _normed(act[0], conv.lin_l.bias, conv.lin_l.weight, conv.lin_r.weight)
+        return Layer(shift, weight=maps[0], own=maps[1])
+    first, norm, _, last = conv.nn
+    _, shift, weight = _normed(norm, first.bias, first.weight)
+    second = last.weight.t().contiguous(), last.bias.clone()
+    edge = conv.lin if kind == "gine" else None
+    return Layer(shift, weight=weight, second=second, root=1.0 + float(conv.eps), edge=edge)
 
 
-def _normed(
-    norm: nn.BatchNorm1d, bias: Tensor, *weights: Tensor
-) -> tuple[Tensor, list[Tensor], Tensor]:
-    """Joins linear maps with the normalisation of their sum: its scale, the maps, their shift."""
-    assert norm.running_mean is not None  # see `zoo`
-    assert norm.running_var is not None
+def _normed(norm: Any, bias: Tensor, *weights: Tensor) -> list[Tensor]:
+    """Joins linear maps with the normalisation of their sum: its scale, their shift, the maps."""
     scale = norm.weight.double() / (norm.running_var.double() + norm.eps).sqrt()
     shift = (bias.double() - norm.running_mean.double()) * scale + norm.bias.double()
     maps = [(weight.double().t() * scale).float().contiguous() for weight in weights]
-    return scale.float(), maps, shift.float()
+    return [scale.float(), shift.float(), *maps]
 
 
 @dataclass(frozen=True)

@@ -57,6 +57,16 @@ def _above(value, floor):
     return value if value > floor else floor  # `max` also looks for NaN, and is slow
 
 
+@njit(inline="always", **_SETTINGS)
+def _reach(node, start, number, reached, count):
+    """Numbers a node, if it has no number yet, and returns how many have one."""
+    if number[node - start] >= 0:
+        return count
+    number[node - start] = count
+    reached[count] = node
+    return count + 1
+
+
 @njit(nogil=True, **_SETTINGS)
 def _finished(inner, second, second_shift, has_second):
     """States of a layer from what its first ReLU gets, ``[R, W]``; `Layer.finish`."""
@@ -92,33 +102,17 @@ def _passes(
         number = np.full(size, -1, np.int32)  # of a node among those reached
         reached = np.empty(size, np.int64)  # nearest first
         counts = np.empty(num_layers, np.int64)  # reached nodes after each layer
-        count, first = 0, atom[job]
+        first, count = atom[job], 0
         if first >= 0:
-            number[first - start] = 0
-            reached[0] = first
-            count = 1
-            for place in range(pointer[first], pointer[first + 1]):
-                neighbour = receiver[leaving[place]]
-                if number[neighbour - start] < 0:
-                    number[neighbour - start] = count
-                    reached[count] = neighbour
-                    count += 1
-        for side in range(2):
-            edge = edges[job, side]
-            if edge >= 0 and number[receiver[edge] - start] < 0:
-                number[receiver[edge] - start] = count
-                reached[count] = receiver[edge]
-                count += 1
+            count = _reach(first, start, number, reached, count)
+        for edge in edges[job]:
+            if edge >= 0:
+                count = _reach(receiver[edge], start, number, reached, count)
         counts[0] = count
-        for layer in range(1, num_layers):
-            for i in range(counts[layer - 1]):
-                node = reached[i]
-                for place in range(pointer[node], pointer[node + 1]):
-                    neighbour = receiver[leaving[place]]
-                    if number[neighbour - start] < 0:
-                        number[neighbour - start] = count
-                        reached[count] = neighbour
-                        count += 1
+        for layer in range(0 if first >= 0 else 1, num_layers):
+            for i in range(counts[max(layer - 1, 0)]):
+                for place in range(pointer[reached[i]], pointer[reached[i] + 1]):
+                    count = _reach(receiver[leaving[place]], start, number, reached, count)
             counts[layer] = count
         change = np.zeros((count * num_draws, wide), np.float32)  # of states, by node and draw
         old = np.empty(wide, np.float32)  # the clean message of an edge
