@@ -180,27 +180,6 @@ def _wrong_graph(model: Net, data: Data) -> None:
         call(model, data)
 
 
-def _error_while_binding(model: Net, data: Data) -> None:
-    """The second layer has an explain_message() of the user's that cannot be combined."""
-    layer = model.second
-    before = dict(vars(layer))
-
-    def explain_message(self: nn.Module, inputs: Tensor, x_j: Tensor) -> Tensor:
-        return inputs
-
-    layer.explain_message = explain_message.__get__(layer)
-    layer.explain = True
-    with (
-        pytest.raises(InterventionError, match="custom explain_message"),
-        intervene(model, ElementMask(), gates(data)),
-    ):
-        call(model, data)
-    layer.explain = None
-    layer.inspector.remove_signature("explain_message")
-    vars(layer).clear()
-    vars(layer).update(before)
-
-
 @pytest.mark.parametrize("error", [ValueError, KeyboardInterrupt], ids=lambda e: e.__name__)
 @pytest.mark.parametrize(
     "use",
@@ -213,7 +192,6 @@ def _error_while_binding(model: Net, data: Data) -> None:
         _wrong_shape,
         _never_called,
         _wrong_graph,
-        _error_while_binding,
     ],
     ids=lambda f: f.__name__.strip("_"),
 )

@@ -1,22 +1,19 @@
-"""Binds an intervention to layers: the only module that changes them.
+"""Binds an intervention to layers: the only module that touches them.
 
-PyG calls ``explain_message`` on a layer whose ``explain`` flag is set, between message and
-aggregation, and then uses no fused kernels. We bind that method per layer; of a layer that
-`register_layer` knows, the method that returns its messages. Every changed attribute is restored on
-exit.
+PyG calls message hooks between message and aggregation; of a layer that `register_layer` knows, the
+method that returns its messages is wrapped. Hooks and changed attributes are undone on exit.
 """
 
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import cache
-from types import MethodType
 from typing import TYPE_CHECKING, Any
 
+import torch
 from torch import Tensor, nn
-from torch_geometric.nn import MessagePassing
 
 from nicegnn.errors import InterventionError
 from nicegnn.target.message_layers import message_method
@@ -24,25 +21,13 @@ from nicegnn.target.message_layers import message_method
 if TYPE_CHECKING:
     from nicegnn.intervention.intervene import Intervention
 
-_TOUCHED = (
-    *("_explain", "_user_args", "_fused_user_args", "_decomposed_layers"),
-    *("explain_message", "propagate"),
-)
-_GIVEN = ("edge_index_i", "edge_index_j", "adj_t", "dim_size")  # what PyG passes with messages
-
 
 @contextmanager
-def bound(name: str, layer: nn.Module, state: Intervention) -> Iterator[None]:
+def bound(name: str, layer: Any, state: Intervention) -> Iterator[None]:
     """Sends this layer's messages to `state`, and restores the layer afterwards."""
-    method = message_method(layer)
-    touched = _TOUCHED if method is None else (method,)
-    attributes = {key: layer.__dict__[key] for key in touched if key in layer.__dict__}
-    signatures: dict[str, Any] = {}
-    if isinstance(layer, MessagePassing):
-        signatures = layer.inspector._signature_dict
-    signature = signatures.get("explain_message")
-    kind: Any = type(layer)
-    place = _edge_type_place(kind)
+    method, place, ends = message_method(layer), _edge_type_place(type(layer)), list[Tensor]()
+    touched = ("_decomposed_layers", "fuse") if method is None else (method,)
+    kept = {key: layer.__dict__[key] for key in touched if key in layer.__dict__}
 
     def enter(_: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         state.entered.setdefault(name, []).append(state.fired.get(name, 0))
@@ -58,65 +43,41 @@ def bound(name: str, layer: nn.Module, state: Intervention) -> Iterator[None]:
                 "and aggregate(), or exclude it with `layer.explain = False`."
             )
 
-    handles = []
+    def begin(_: nn.Module, inputs: tuple[Any, ...]) -> None:
+        edge_index = inputs[0]
+        if not isinstance(edge_index, Tensor) or edge_index.layout != torch.strided:
+            raise InterventionError(
+                f"`edge_index` must be a tensor of shape [2, E] (got a sparse adjacency in layer "
+                f"'{name}', whose messages cannot be matched to gates)."
+            )
+        ends[:] = edge_index[0], edge_index[1]
+
+    hooks = [
+        layer.register_forward_pre_hook(enter, with_kwargs=True),
+        layer.register_forward_hook(leave),
+    ]
     try:
         if method is None:
-            _bind(name, layer, state)
+            # PyG sends messages in parts, or fuses them with their sum; the result is the same
+            layer._decomposed_layers, layer.fuse = 1, False
+            hooks.append(layer.register_propagate_forward_pre_hook(begin))
+            hooks.append(
+                layer.register_message_forward_hook(
+                    lambda _, inputs, message: state.apply(name, layer, message, *ends)
+                )
+            )
         else:
             send = getattr(layer, method)
             layer.__dict__[method] = lambda *args, **kwargs: state.apply(
                 name, layer, send(*args, **kwargs)
             )
-        handles.append(layer.register_forward_pre_hook(enter, with_kwargs=True))
-        handles.append(layer.register_forward_hook(leave))
         yield
     finally:
-        for handle in handles:
-            handle.remove()
+        for hook in hooks:
+            hook.remove()
         for key in touched:
             layer.__dict__.pop(key, None)
-        layer.__dict__.update(attributes)
-        signatures.pop("explain_message", None)
-        if signature is not None:
-            signatures["explain_message"] = signature
-
-
-def _bind(name: str, layer: Any, state: Intervention) -> None:
-    """Makes PyG send this layer's messages to `state`, after any method that is active already."""
-    before = _active_method(name, layer) if layer.explain is True else None
-
-    def explain_message(
-        self: MessagePassing,
-        inputs: Any,
-        edge_index_i: Any,
-        edge_index_j: Any,
-        adj_t: Any,
-        dim_size: Any,
-    ) -> Tensor:
-        if before is not None:
-            given = (edge_index_i, edge_index_j, adj_t, dim_size)
-            inputs = before(inputs, dict(zip(_GIVEN, given, strict=True)))
-        if adj_t is not None or not isinstance(edge_index_j, Tensor):
-            raise InterventionError(
-                f"`edge_index` must be a tensor of shape [2, E] (got a sparse adjacency in layer "
-                f"'{name}', whose messages cannot be matched to gates)."
-            )
-        ends = edge_index_j, edge_index_i  # senders and receivers
-        return state.apply(
-            name, self, inputs, *(ends if self.flow == "source_to_target" else ends[::-1])
-        )
-
-    explain_message.__annotations__ = {}  # PyG would evaluate them in the layer's own module
-    layer.explain_message = MethodType(explain_message, layer)
-    layer._decomposed_layers = 1  # PyG cannot explain decomposed layers; the result is the same
-    layer._explain = None  # else the setter below would not inspect our signature
-    layer.explain = True
-    kinds = type(layer).__mro__
-    methods = [vars(kind).get("propagate") for kind in kinds[: kinds.index(MessagePassing)]]
-    if all(one is None or one.__module__.endswith("_propagate") for one in methods):
-        # PyG may choose a parent's compiled version, which never calls explain_message
-        own = vars(MessagePassing)
-        layer.propagate = MethodType(own.get("_orig_propagate", own["propagate"]), layer)
+        layer.__dict__.update(kept)
 
 
 @cache
@@ -124,14 +85,3 @@ def _edge_type_place(kind: type[nn.Module]) -> int | None:
     """Returns the place of ``edge_type`` among the arguments of a layer's ``forward``."""
     names = list(inspect.signature(kind.forward).parameters)[1:]
     return names.index("edge_type") if "edge_type" in names else None
-
-
-def _active_method(name: str, layer: MessagePassing) -> Callable[[Any, dict[str, Any]], Any]:
-    method = layer.explain_message
-    wanted = list(inspect.signature(method).parameters)[1:]
-    if not set(wanted) <= set(_GIVEN):
-        raise InterventionError(
-            f"The custom explain_message() of layer '{name}' must take some of {_GIVEN} (got "
-            f"{wanted}). Deactivate it with `layer.explain = None`."
-        )
-    return lambda inputs, known: method(inputs, **{key: known[key] for key in wanted})

@@ -229,26 +229,18 @@ class Query:
 
         Draws count up from ``first``, or are those of ``draw``, ``[N]``.
         """
-        num_draws, case = gate.size(0), self.case
+        num_draws, num_graphs = gate.size(0), self.case.num_graphs
         if draw is None:
             draw = torch.arange(first, first + num_draws, device=gate.device)
-        if self.is_batched:
-            copies = self.copies(
-                torch.arange(case.num_graphs, device=gate.device).repeat(num_draws)
-            )
-            edges = torch.arange(case.num_edges, device=gate.device).repeat(num_draws)
-            draws = draw.repeat_interleave(case.num_edges)
-            out = self.damaged(copies, edges, gate.reshape(-1), draws, stream)
-            return out.view(num_draws, -1, out.size(1))[:, case.rows]
+        number = torch.arange(num_draws * num_graphs, device=gate.device)  # of a copy of a graph
         answers = []
-        for own_gate, own_draw in zip(gate, draw, strict=True):
-            row = []
-            for graph, part in enumerate(self._parts):
-                edges = (case.edge_batch == graph).nonzero().view(-1)
-                draws = own_draw.expand_as(edges)
-                row.append(self.damaged(part, edges, own_gate[edges], draws, stream))
-            answers.append(torch.cat(row)[case.rows])
-        return torch.stack(answers)
+        for copy_of in torch.split(number, number.numel() if self.is_batched else 1):
+            edges, home = self.stack.edges_of(copy_of % num_graphs)
+            row = copy_of[home] // num_graphs
+            copies = self.copies(copy_of % num_graphs)
+            answers.append(self.damaged(copies, edges, gate[row, edges], draw[row], stream))
+        out = torch.cat(answers)
+        return out.view(num_draws, -1, out.size(1))[:, self.case.rows]
 
     def damaged(
         self, batch: Batch, edges: Tensor, gate: Tensor, draw: Tensor, stream: int
