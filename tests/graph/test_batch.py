@@ -123,6 +123,13 @@ def test_to_batch_refuses_what_is_no_graph(graphs):
         to_batch(graphs)
 
 
+def test_edges_of_several_graphs_in_turn_are_refused(graphs):
+    batch = Batch.from_data_list(graphs)
+    batch.edge_index = batch.edge_index.flip(1)
+    with pytest.raises(GraphError, match="edges of a graph side by side"):
+        to_batch(batch)
+
+
 def good(**changes: Any) -> Data:
     return Data(**{"x": torch.ones(3, 2), "edge_index": EDGES, **changes})
 

@@ -89,7 +89,11 @@ class Anything(Core):
     ("model", "settings", "words"),
     [
         (Weighted(), {}, r"needs `edge_weight`, which the graph does not have"),
-        (Batched(), {"inputs": ["x", "weight"]}, "`inputs` must name .*got 'weight'"),
+        (
+            Batched(),
+            {"inputs": ["x", "weight"]},
+            "needs `weight`, .*in `inputs`",
+        ),
         (Anything(), {}, "inputs="),
         (Batched(), {"inputs": lambda model, data: None}, "floating point tensor"),
         (Batched(), {"inputs": lambda model, data: {"a": 1}}, "floating point tensor"),

@@ -183,6 +183,11 @@ def _check_vectors(batch: Batch) -> None:
             f"by side (got {home.numel()} in `batch`, {ptr.tolist()[-1]} in `ptr`, or an unsorted "
             "`batch`). Build the batch with Batch.from_data_list([...])."
         )
+    if bool((home[edges[0]].diff() < 0).any()):
+        raise GraphError(
+            "`edge_index` must hold the edges of a graph side by side (got edges of several graphs "
+            "in turn). Build the batch with Batch.from_data_list([...])."
+        )
     leaving = (home[edges[0]] != home[edges[1]]).nonzero().view(-1)
     if leaving.numel():
         edge = int(leaving[0])

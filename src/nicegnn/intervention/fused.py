@@ -9,11 +9,12 @@ from importlib.util import find_spec
 import torch
 from torch import Tensor
 
+from nicegnn.errors import ShortCutEnds
 from nicegnn.intervention.exchange import Exchange
 from nicegnn.intervention.mechanisms import ElementMask
 from nicegnn.intervention.parts import AtomReplacement, Chunk, PartDamage
 from nicegnn.intervention.query import Query
-from nicegnn.kernels.chain import CannotFuse, Damage, clean_pass
+from nicegnn.kernels.chain import Damage, clean_pass
 
 WORTH = 100  # damaged graphs of a batch for which kernels are loaded
 #: Kernels by the type of a device: the package they need, and their module.
@@ -28,7 +29,7 @@ def in_kernels(query: Query, part: PartDamage, item: Tensor, num_draws: int) -> 
     """Yields answers by kernels, chunk by chunk; items of graphs that are too large are left out.
 
     Raises:
-        CannotFuse: if kernels do not know the damage, model or batch, or fail on this device.
+        ShortCutEnds: if kernels do not know the damage, model or batch, or fail on this device.
     """
     package, _ = KERNELS.get(query.clean.device.type, ("", ""))
     if num_draws * item.numel() < WORTH or not package or find_spec(package) is None:
@@ -44,10 +45,10 @@ def in_kernels(query: Query, part: PartDamage, item: Tensor, num_draws: int) -> 
 
 
 def _check_damage(query: Query, part: PartDamage) -> None:
-    """Raises `CannotFuse` unless kernels know this kind of damage to the model of a query."""
+    """Raises `ShortCutEnds` unless kernels know this kind of damage to the model of a query."""
     mechanism, chain = query.mechanism, query.chain
     if chain is None:
-        raise CannotFuse("Kernels do not know the model.")
+        raise ShortCutEnds("Kernels do not know the model.")
     if isinstance(part, AtomReplacement):
         is_known = chain.kind != "gine" and part.kinds.keys() == {"x"}
     else:
@@ -56,27 +57,27 @@ def _check_damage(query: Query, part: PartDamage) -> None:
         is_known &= not query.is_anchored and query.case.kind is None
         is_known &= prototypes is None or prototypes.names == chain.names
     if not is_known:
-        raise CannotFuse("Kernels do not know this damage.")
+        raise ShortCutEnds("Kernels do not know this damage.")
 
 
 class Fused:
     """Damaged passes over a query's batch, in kernels.
 
     Raises:
-        CannotFuse: if the batch does not allow it, or the chain does not answer as the model does.
+        ShortCutEnds: if the batch does not allow it, or the chain answers otherwise.
     """
 
     def __init__(self, query: Query) -> None:
         case, bonds, chain = query.case, query.case.bonds, query.chain
         assert chain is not None
         if case.num_edges == 0 or int(bonds.count.max()) > 2:
-            raise CannotFuse("A bond has more than two directed edges, or there is none.")
+            raise ShortCutEnds("A bond has more than two directed edges, or there is none.")
         self.chain, self.clean = chain, clean_pass(chain, case.batch)
         answer = query.target.read(self.clean.output())
         if not torch.allclose(answer, query.clean, rtol=1e-3, atol=1e-3):
-            raise CannotFuse("The model was changed: it is not the chain that its layers make.")
+            raise ShortCutEnds("The model was changed: it is not the chain that its layers make.")
         kernel = import_module(KERNELS[query.clean.device.type][1])
-        self.runner = kernel.Passes(kernel.packed(chain, query.clean.device), self.clean)
+        self.runner = kernel.Passes(self.clean)
         if self.clean.loop is not None:  # a pass of the model would tell it
             loops = dict.fromkeys(chain.names, case.batch.num_nodes)
             query.report.clean_loops.update(loops)
@@ -107,5 +108,5 @@ class Fused:
         try:
             pooled = self.runner.pooled(Damage(graph, edges, atom, row, values, x))
         except Exception as error:  # of a compiler that is missing, or a device too small
-            raise CannotFuse(f"The kernel does not run here: {error}") from error
+            raise ShortCutEnds(f"The kernel does not run here: {error}") from error
         return self.chain.head(pooled.flatten(0, 1))

@@ -64,25 +64,20 @@ class InterventionReport:
 
 @dataclass(eq=False)
 class Intervention:
-    """State of one active intervention, shared by the methods bound to the layers."""
+    """State of one active intervention, shared by the hooks of all layers."""
 
     mechanism: Mechanism
     gate: Tensor  # [E]
     edge_index: Tensor | None  # None: those of the first layer
-    slot: Tensor  # [E]
-    draw: Tensor  # [E]
     origin: Tensor  # edge of the clean messages behind each gate, [E]
+    site: dict[str, Tensor]  # slot, draw and, where they were told, graph and kind, [E] each
     stream: int
     report: InterventionReport
     clean: CleanMessages | None
-    graph: Tensor | None = None  # [E]
-    kind: Tensor | None = None  # [E]
-
-    def __post_init__(self) -> None:
-        self.layer = 0
-        self.fired: dict[str, int] = {}  # propagations of each layer in this pass
-        self.entered: dict[str, list[int]] = {}  # that number when each unfinished call began
-        self.relations: dict[str, Tensor | None] = {}  # edge types in the present call of a layer
+    layer: int = 0
+    fired: dict[str, int] = field(default_factory=dict)  # propagations of each layer in this pass
+    entered: dict[str, list[int]] = field(default_factory=dict)  # when each unfinished call began
+    relations: dict[str, Tensor | None] = field(default_factory=dict)  # edge types in this call
 
     def begin(self, model: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         """Starts a forward pass."""
@@ -160,9 +155,8 @@ class Intervention:
         if is_anchored(self.mechanism):
             clean = self._clean_of(name, self.origin[edges], message)
             message = clean if keeps else torch.where((gate < 1).unsqueeze(1), clean, message)
-        place = self.layer, name, self.stream, self.slot[edges], self.draw[edges]
-        graph, kind = (None if v is None else v[edges] for v in (self.graph, self.kind))
-        site = Site(*place, graph, turn, kind)
+        told = {key: value[edges] for key, value in self.site.items()}
+        site = Site(self.layer, name, self.stream, turn=turn, **told)
         out = self.mechanism(message, gate.to(message.dtype), site)
         if out.shape != message.shape:
             raise InterventionError(
@@ -241,8 +235,8 @@ def intervene(
     """
     model = unwrap(model)
     layers = message_layers(model)
-    known = {"slot": slot, "draw": draw, "origin": origin, "graph": graph, "kind": kind}
-    _check_gate(gate, edge_index=edge_index, **known)
+    told = {"slot": slot, "draw": draw, "graph": graph, "kind": kind}
+    _check_gate(gate, edge_index=edge_index, origin=origin, **told)
     if is_anchored(mechanism) and clean is None:
         raise InterventionError(
             f"`clean` must hold the messages of a clean pass for {mechanism!r} (got None). Pass "
@@ -257,11 +251,10 @@ def intervene(
             "the layers to explain."
         )
     position = torch.arange(gate.numel(), device=gate.device)
-    slot = position if slot is None else slot
-    draw = torch.zeros_like(slot) if draw is None else draw
     origin = position if origin is None else origin
-    place = edge_index, slot, draw, origin, stream
-    state = Intervention(mechanism, gate, *place, report, clean, graph, kind)
+    site = {"slot": position, "draw": torch.zeros_like(position)}
+    site |= {key: value for key, value in told.items() if value is not None}
+    state = Intervention(mechanism, gate, edge_index, origin, site, stream, report, clean)
     with ExitStack() as undo:
         for name, layer in active:
             undo.enter_context(bound(name, layer, state))

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 from torch_geometric.data import Batch
 
-from nicegnn.errors import GraphError, TargetError
+from nicegnn.errors import GraphError, ShortCutEnds, TargetError
 from nicegnn.graph.case import OWN_KEYS, Case
 from nicegnn.graph.minibatches import GraphStack
 from nicegnn.intervention.background import own_prototypes
@@ -27,7 +27,7 @@ from nicegnn.intervention.intervene import (
     record_messages,
 )
 from nicegnn.intervention.mixing import mixes_graphs
-from nicegnn.kernels.chain import CannotFuse, Chain, read_chain
+from nicegnn.kernels.chain import Chain, read_chain
 from nicegnn.target.frozen_model import LINKS, Target
 from nicegnn.target.message_layers import capture_states
 
@@ -325,7 +325,7 @@ def _chain_of(target: Target) -> Chain | None:
         return None
     try:
         return read_chain(target.model)
-    except CannotFuse:
+    except ShortCutEnds:
         return None
 
 

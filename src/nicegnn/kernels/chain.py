@@ -26,10 +26,6 @@ from nicegnn.target.zoo import GCN, GIN, GINE, READOUTS, SAGE
 KINDS: dict[type, str] = {GIN: "gin", GINE: "gine", GCN: "gcn", SAGE: "sage"}
 
 
-class CannotFuse(ShortCutEnds):
-    """The model or the batch is not one that kernels can run; the text says why."""
-
-
 @dataclass(frozen=True)
 class Layer:
     """One layer in the form of this module."""
@@ -84,23 +80,23 @@ def read_chain(model: Any) -> Chain:
     """Returns the chain that a reference model is, unless it was changed (see `fused.Fused`).
 
     Raises:
-        CannotFuse: if it is none that kernels know.
+        ShortCutEnds: if it is none that kernels know.
     """
     kind = KINDS.get(type(model))
     if kind is None or model.readout is READOUTS["max"]:
-        raise CannotFuse(f"Kernels do not know {type(model).__name__}, or a maximum.")
+        raise ShortCutEnds(f"Kernels do not know {type(model).__name__}, or a maximum.")
     try:
         with torch.no_grad():
             layers = [_layer(kind, *pair) for pair in zip(model.convs, model.acts, strict=True)]
     except (AttributeError, TypeError, ValueError) as error:
-        raise CannotFuse("Kernels do not know a layer of the model.") from error
+        raise ShortCutEnds("Kernels do not know a layer of the model.") from error
     names = tuple(f"convs.{number}" for number in range(len(layers)))
     return Chain(kind, layers, model.readout is READOUTS["mean"], model.head, names)
 
 
 def _layer(kind: str, conv: Any, act: Any) -> Layer:
     if conv.explain is not None:
-        raise CannotFuse("A layer is left out, or explained in a way of its own.")
+        raise ShortCutEnds("A layer is left out, or explained in a way of its own.")
     if kind == "gcn":
         scale, shift, before = _normed(act[0], conv.bias, conv.lin.weight)
         return Layer(shift, before=before, scale=scale)
@@ -181,17 +177,17 @@ def clean_pass(chain: Chain, batch: Any) -> CleanPass:
     """Returns the clean pass over a batch.
 
     Raises:
-        CannotFuse: if kernels do not know how layers see this batch.
+        ShortCutEnds: if kernels do not know how layers see this batch.
     """
     x, edge_index, edge_attr = batch.x, batch.edge_index, batch.get("edge_attr")
     (sender, receiver), num_nodes = edge_index, x.size(0)
     if x.dtype != torch.float32:
-        raise CannotFuse(f"Kernels calculate in float32 (got {x.dtype}).")
+        raise ShortCutEnds(f"Kernels calculate in float32 (got {x.dtype}).")
     coefficient, loop = x.new_ones(receiver.numel()), None
     outer = coefficient
     if chain.kind == "gcn":
         if bool((sender == receiver).any()):
-            raise CannotFuse("A graph has self-loops of its own.")
+            raise ShortCutEnds("A graph has self-loops of its own.")
         weight = gcn_norm(edge_index, None, num_nodes, dtype=x.dtype)[1]
         coefficient, loop = weight[: receiver.numel()], weight[receiver.numel() :]
     elif chain.kind == "sage":

@@ -13,7 +13,7 @@ import torch
 from numba import njit
 from torch import Tensor
 
-from nicegnn.kernels.chain import Chain, CleanPass, Damage, PackedChain
+from nicegnn.kernels.chain import CleanPass, Damage, PackedChain
 
 MOST_NODES = 1024  # of a graph: a bond looks at each of them once
 _BLOCK = 128  # bonds that a thread takes at a time
@@ -203,18 +203,14 @@ def _passes(
                     out[job, draw, j] += change[i * num_draws + draw, j]
 
 
-def packed(chain: Chain, device: torch.device) -> PackedChain:
-    """Returns the weights of a chain as the kernel reads them, in whole vectors of numbers."""
-    return PackedChain(chain, -(-chain.width // 8) * 8, device)
-
-
 class Passes:
     """Damaged passes over one batch."""
 
-    def __init__(self, packed: PackedChain, clean: CleanPass) -> None:
-        self.packed = packed
-        chain, (sender, receiver) = packed.chain, clean.edge_index
-        num_nodes, width = clean.x.size(0), packed.width
+    def __init__(self, clean: CleanPass) -> None:
+        chain, (sender, receiver) = clean.chain, clean.edge_index
+        width = -(-chain.width // 8) * 8  # whole vectors of numbers
+        self.packed = packed = PackedChain(chain, width, clean.x.device)
+        num_nodes = clean.x.size(0)
         leaving = sender.argsort(stable=True)  # edges by their sender
         pointer = torch.zeros(num_nodes + 1, dtype=torch.long)
         pointer[1:] = torch.bincount(sender, minlength=num_nodes).cumsum(0)

@@ -227,28 +227,28 @@ class Target(OutputReader):
         if self.takes_data:
             return self.model(batch)
         if self.inputs is not None:
-            for key in self.inputs:
-                if _value(batch, key) is None:
-                    raise TargetError(
-                        f"`inputs` must name attributes that the graph has (got {key!r}, but it "
-                        f"has {sorted(batch.keys())}). Add it to the Data, or pass other names."
-                    )
-            return self.model(*(_value(batch, key) for key in self.inputs))
+            return self.model(*(self._needed(batch, key) for key in self.inputs))
         arguments = {}
         for name, parameter in self._parameters.items():
-            value, is_needed = _value(batch, name), parameter.default is inspect.Parameter.empty
-            is_empty = isinstance(value, dict) and not value
-            if value is not None and (is_needed or not is_empty):
+            if parameter.default is inspect.Parameter.empty:
+                arguments[name] = self._needed(batch, name)
+                continue
+            value = _value(batch, name)
+            if value is not None and not (isinstance(value, dict) and not value):
                 arguments[name] = value
-            elif is_needed and name == "edge_label_index":
-                raise TargetError(f"The model must be asked for pairs of nodes. {LINKS}")
-            elif is_needed:
-                raise TargetError(
-                    f"The model's forward() needs `{name}`, which the graph does not have "
-                    f"(it has {sorted(batch.keys())}). Add it to the Data, or pass inputs=[...] or "
-                    "inputs=lambda model, batch: ..."
-                )
         return self.model(**arguments)
+
+    def _needed(self, batch: Any, name: str) -> Any:
+        """Returns what a batch has by the name of an argument, or raises `TargetError`."""
+        if (value := _value(batch, name)) is not None:
+            return value
+        if name == "edge_label_index" and self.inputs is None:
+            raise TargetError(f"The model must be asked for pairs of nodes. {LINKS}")
+        raise TargetError(
+            f"The model needs `{name}`, which the graph does not have (it has "
+            f"{sorted(batch.keys())}). Add it to the Data, or name other attributes in `inputs`: "
+            "inputs=['x', 'edge_index'] or inputs=lambda model, batch: ..."
+        )
 
 
 def _value(batch: Any, name: str) -> Any:

@@ -30,7 +30,6 @@ class Adapter(Protocol):
     """
 
     mode: Mode  # of its output
-    is_followed: bool  # whether it is made of sums and of layers that work row by row
 
     def read_graphs(self, molecules: Any) -> Any:
         """Returns PyG graphs of what the library's users have: one, or a list."""
