@@ -15,6 +15,8 @@ from nicegnn.explain import nice as nice_module
 from nicegnn.explain.call import long_work
 from nicegnn.explain.estimate import Estimate, part_of
 from nicegnn.explain.explainer import Explainer
+from nicegnn.intervention import one_part
+from nicegnn.intervention.parts import in_copies
 from nicegnn.progress import Advance
 from nicegnn.target.zoo import GIN
 
@@ -91,6 +93,7 @@ def test_a_bar_moves_inside_a_graph(monkeypatch: pytest.MonkeyPatch) -> None:
         return lambda done, total: shares.append(done / total)
 
     monkeypatch.setattr(nice_module, "of_answers", seen)
+    monkeypatch.setattr(one_part, "PATHS", (in_copies,))
     nice.explain(rings(10))
     assert len(shares) > 20
     assert shares == sorted(shares)

@@ -61,18 +61,14 @@ def stackable(graphs: Any) -> Sequence[Data]:
 def graph_list(graphs: Any) -> list[Data]:
     """Returns the graphs of a list, dataset, loader, Data or Batch, each one checked."""
     source = graphs if isinstance(graphs, HeteroData) else getattr(graphs, "dataset", graphs)
-    has_items = hasattr(source, "__iter__") and not isinstance(source, Tensor | np.ndarray)
-    if not isinstance(source, Data) and (_advice(source) or not has_items):
-        raise GraphError(
-            "`graphs` must be torch_geometric Data: one, a list, a dataset or a loader "
-            f"(got {type(source).__name__}).{_advice(source)}"
-        )
+    is_one = isinstance(source, Data | Tensor | np.ndarray | str | HeteroData)
     singles: list[Data] = []
-    for item in [source] if isinstance(source, Data) else list(source):
+    for item in [source] if is_one or not hasattr(source, "__iter__") else list(source):
         if not isinstance(item, Data):
             raise GraphError(
-                f"`graphs` must hold torch_geometric Data objects (got {type(item).__name__}). "
-                f"Pass a list of Data, a dataset, or a loader.{_advice(item)}"
+                "`graphs` must hold torch_geometric Data: one, a list, a dataset or a loader (got "
+                f"{type(item).__name__}). Read the graphs first, and pass those of several kinds "
+                "(HeteroData) to a model of such graphs, or `to_homogeneous()`."
             )
         try:
             singles += item.to_data_list() if isinstance(item, Batch) else [item]
@@ -196,10 +192,3 @@ def _check_vectors(batch: Batch) -> None:
             f"{int(home[edges[0, edge]])} to graph {int(home[edges[1, edge]])}). A graph of the "
             "batch has node numbers beyond its nodes: check it alone."
         )
-
-
-def _advice(graphs: Any) -> str:
-    """Returns what to do with a graph of several kinds of nodes, or a string that was passed."""
-    if isinstance(graphs, HeteroData):
-        return " Convert it with `to_homogeneous()`, and explain a model of such graphs."
-    return " Read the graphs first." if isinstance(graphs, str | bytes) else ""

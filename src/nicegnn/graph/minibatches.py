@@ -129,17 +129,18 @@ class GraphStack:
         """
         size = torch.bincount(node_piece, minlength=graph.numel())
         out = Batch(batch=node_piece, ptr=nn.functional.pad(size.cumsum(0), (1, 0)))
-        pick = {"node": node, "edge": edge, "graph": graph}
+        pick, starts = {"node": node, "edge": edge, "graph": graph}, dict[str, Tensor]()
         for key, value in self._values.items():
             if key == "edge_index":
                 out[key] = edge_index
                 continue
             rows = pick.get(value.level)
-            rows = gather_items(value.start, graph)[0] if rows is None else rows
+            if rows is None:
+                rows, starts[key] = gather_items(value.start, graph)
             out[key] = value.rows[rows].movedim(0, value.dim)
         for key, items in self._lists.items():
             out[key] = [items[number] for number in graph.tolist()]
-        out._num_graphs = graph.numel()
+        out._num_graphs, out._slice_dict = graph.numel(), starts
         return out
 
 

@@ -22,7 +22,7 @@ KERNELS = {
     "cuda": ("triton", "nicegnn.kernels.triton_pass"),
     "cpu": ("numba", "nicegnn.kernels.numba_pass"),
 }
-_MOST_NUMBERS = 2**27  # pooled states that are kept at a time
+_MOST_NUMBERS = 2**20  # pooled states that are made at a time
 
 
 def in_kernels(query: Query, part: PartDamage, item: Tensor, num_draws: int) -> Iterator[Chunk]:

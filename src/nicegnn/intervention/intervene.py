@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 import torch
 from torch import Tensor, nn
@@ -14,6 +14,9 @@ from nicegnn.errors import InterventionError
 from nicegnn.intervention.layer_binding import bound
 from nicegnn.intervention.rows import EdgeRows, find_kinds
 from nicegnn.target.message_layers import eager, message_layers, unwrap
+
+if TYPE_CHECKING:
+    from nicegnn.intervention.exchange import Prototypes
 
 
 @dataclass(frozen=True)
@@ -78,6 +81,9 @@ class Intervention:
     fired: dict[str, int] = field(default_factory=dict)  # propagations of each layer in this pass
     entered: dict[str, list[int]] = field(default_factory=dict)  # when each unfinished call began
     relations: dict[str, Tensor | None] = field(default_factory=dict)  # edge types in this call
+
+    def __post_init__(self) -> None:
+        self.rows = EdgeRows(self.gate.numel(), self.edge_index)
 
     def begin(self, model: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         """Starts a forward pass."""
@@ -167,16 +173,22 @@ class Intervention:
 
     def _clean_of(self, name: str, edges: Tensor, like: Tensor) -> Tensor:
         """Returns the clean messages of some edges in the present propagation, ``[K, F]``."""
-        clean = self.clean
-        assert clean is not None  # see `intervene`
-        is_known = self.layer < len(clean.layers) and clean.names[self.layer] == name
-        if not is_known or clean.layers[self.layer].size(1) != like.size(1):
-            raise InterventionError(
-                f"Layer '{name}' cannot be anchored: every pass must send the same messages in the "
-                f"same order (got number {self.layer} with {like.size(1)} values, but "
-                f"{list(clean.names)} in the clean pass). Use anchor='propagated'."
-            )
-        return clean.layers[self.layer][edges]
+        assert self.clean is not None  # see `intervene`
+        check_recorded(self.clean, self.layer, name, like, "Use anchor='propagated'.")
+        return self.clean.layers[self.layer][edges]
+
+
+def check_recorded(
+    known: CleanMessages | Prototypes, layer: int, name: str, like: Tensor, advice: str
+) -> None:
+    """Raises `InterventionError` unless a propagation's messages are those that were recorded."""
+    is_known = layer < len(known.layers) and known.names[layer] == name
+    if not is_known or known.layers[layer].size(1) != like.size(1):
+        raise InterventionError(
+            f"Layer '{name}' must send the same messages in the same order in every pass (got "
+            f"number {layer} with {like.size(1)} values, but {list(known.names)} when messages "
+            f"were recorded). {advice}"
+        )
 
 
 def is_anchored(mechanism: Mechanism) -> bool:

@@ -25,7 +25,8 @@ if TYPE_CHECKING:
 @contextmanager
 def bound(name: str, layer: Any, state: Intervention) -> Iterator[None]:
     """Sends this layer's messages to `state`, and restores the layer afterwards."""
-    method, place, ends = message_method(layer), _edge_type_place(type(layer)), list[Tensor]()
+    kind: Any = type(layer)
+    method, place, ends = message_method(layer), _edge_type_place(kind), list[Tensor]()
     touched = ("_decomposed_layers", "fuse") if method is None else (method,)
     kept = {key: layer.__dict__[key] for key in touched if key in layer.__dict__}
 

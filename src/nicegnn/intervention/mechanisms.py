@@ -102,7 +102,7 @@ def directions(seed: int, site: Site, like: Tensor) -> Tensor:
     if is_shared:
         row = (site.draw - first[0]) * num_slots + site.slot - first[1]
         place = place.new_ones(num_draws, num_slots).nonzero() + first
-    normal = normal_rows(mix(seed, site.stream, site.layer, dim), *place.t(), dim)
+    normal = normal_rows(mix(seed, site.stream, site.layer, dim), place[:, 0], place[:, 1], dim)
     unit = torch.nn.functional.normalize(normal.to(like.dtype), dim=-1, eps=1e-30)
     return unit[row] if is_shared else unit
 

@@ -46,8 +46,8 @@ class EdgeRows:
         ``relation`` is the type of each edge, ``[E]``; ``turn`` counts the propagations of one
         call of the layer.
         """
-        key = (name if self.parts else "", turn, sender.data_ptr(), receiver.data_ptr())
-        key = (*key, sender.numel(), _adds_loops(layer))
+        place = sender.data_ptr(), receiver.data_ptr(), sender.numel()
+        key = (name if self.parts else "", turn, _adds_loops(layer), *place)
         if key not in self._matches:
             # keep the tensors: their addresses must not be used again
             found = self._search(name, layer, sender, receiver, relation, turn)

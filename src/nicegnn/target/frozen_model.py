@@ -245,7 +245,7 @@ class Target(OutputReader):
         if name == "edge_label_index" and self.inputs is None:
             raise TargetError(f"The model must be asked for pairs of nodes. {LINKS}")
         raise TargetError(
-            f"The model needs `{name}`, which the graph does not have (it has "
+            f"The model needs `{name}`, which the graph does not have (got "
             f"{sorted(batch.keys())}). Add it to the Data, or name other attributes in `inputs`: "
             "inputs=['x', 'edge_index'] or inputs=lambda model, batch: ..."
         )

@@ -76,10 +76,6 @@ def message_layers(model: nn.Module) -> list[tuple[str, Any]]:
             f"`model` must not be a {type(model).__name__}, whose copies an intervention cannot "
             "reach. Pass the wrapped model, `model.module`."
         )
-    if isinstance(model, torch.jit.ScriptModule):
-        raise InterventionError(
-            "`model` must not be scripted (torch.jit). Pass the Python model that was scripted."
-        )
     layers = []
     for name, module in unwrap(model).named_modules():
         if isinstance(module, torch.jit.ScriptModule) and hasattr(module, "propagate"):
