@@ -122,50 +122,40 @@ def _passes(
             found_state = np.empty((rows, wide), np.float32)
             for i in range(now):
                 found_state[i * num_draws : (i + 1) * num_draws] = inner[layer, reached[i]]
-            total = found_state  # what nodes receive; mapped already in the first layer
-            if layer > 0:
+            total, moved = found_state, change  # mapped already in the first layer
+            if layer > 0:  # what nodes receive
                 total = np.zeros((rows, wide), np.float32)
-                moved = change
                 if has_before:
                     moved = np.zeros((known * num_draws, wide), np.float32)
                     _add_product(change, before[layer], known * num_draws, moved)
-                for i in range(known):
-                    node = reached[i]
-                    for place in range(pointer[node], pointer[node + 1]):
-                        edge = leaving[place]
-                        if edge == edges[job, 0] or edge == edges[job, 1]:
-                            continue
-                        share = coefficient[edge]
-                        target = number[receiver[edge] - start] * num_draws
-                        for draw in range(num_draws):
-                            new, into = moved[i * num_draws + draw], total[target + draw]
-                            if has_terms:
-                                for j in range(wide):
-                                    clean = sent[layer, node, j] + terms[layer, edge, j]
-                                    into[j] += _above(clean + new[j], zero) - _above(clean, zero)
-                            else:
-                                for j in range(wide):
-                                    into[j] += share * new[j]
-                    if loop.shape[0] > 0:
-                        for r in range(i * num_draws, (i + 1) * num_draws):
-                            for j in range(wide):
-                                total[r, j] += loop[node] * moved[r, j]
             elif first >= 0:  # the atom itself, and what it sends
+                known = 1
                 for draw in range(num_draws):
                     other = row[job, draw]
-                    into = found_state[draw]
                     for j in range(wide):
-                        into[j] += atom_own[other, j] - first_own[first, j]
-                        if loop.shape[0] > 0:
-                            into[j] += loop[first] * (atom_sent[other, j] - first_sent[first, j])
-                for place in range(pointer[first], pointer[first + 1]):
+                        found_state[draw, j] += atom_own[other, j] - first_own[first, j]
+                        moved[draw, j] = atom_sent[other, j] - first_sent[first, j]
+            for i in range(known):
+                node = reached[i]
+                for place in range(pointer[node], pointer[node + 1]):
                     edge = leaving[place]
+                    if edge == edges[job, 0] or edge == edges[job, 1]:
+                        continue
+                    share = coefficient[edge]
                     target = number[receiver[edge] - start] * num_draws
                     for draw in range(num_draws):
-                        into, other = found_state[target + draw], row[job, draw]
+                        new, into = moved[i * num_draws + draw], total[target + draw]
+                        if has_terms:
+                            for j in range(wide):
+                                clean = sent[layer, node, j] + terms[layer, edge, j]
+                                into[j] += _above(clean + new[j], zero) - _above(clean, zero)
+                        else:
+                            for j in range(wide):
+                                into[j] += share * new[j]
+                if loop.shape[0] > 0:
+                    for r in range(i * num_draws, (i + 1) * num_draws):
                         for j in range(wide):
-                            moved_by = atom_sent[other, j] - first_sent[first, j]
-                            into[j] += coefficient[edge] * moved_by
+                            total[r, j] += loop[node] * moved[r, j]
             for side in range(2):  # the bond's own messages
                 edge = edges[job, side]
                 if edge < 0:
