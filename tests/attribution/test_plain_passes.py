@@ -19,7 +19,7 @@ from nicegnn import NICE, NICEConfig
 from nicegnn.attribution.joint_path import boundary_integrated_gradient
 from nicegnn.graph.batch import to_batch
 from nicegnn.graph.case import make_case
-from nicegnn.intervention import fused, one_part
+from nicegnn.intervention import fused, neighbourhoods, one_part
 from nicegnn.intervention.background import Background
 from nicegnn.intervention.exchange import Exchange
 from nicegnn.intervention.query import Query
@@ -83,14 +83,12 @@ def test_losses_of_bonds_are_those_of_plain_passes(
     name: str, path: str, graphs: list[Data], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Features of nodes and bonds are continuous; attention and bond features are among models."""
-    never = lambda *_: None  # noqa: E731
     if path == "kernel":
         pytest.importorskip("numba")
-        monkeypatch.setitem(fused.WORTH, "cpu", 0)
-    else:
-        monkeypatch.setattr(one_part, "find_fused", never)
-    if path == "copies":
-        monkeypatch.setattr(one_part, "find_follower", never)
+    number = ("kernel", "differences", "copies").index(path)
+    monkeypatch.setattr(one_part, "PATHS", one_part.PATHS[number:])
+    for module in (fused, neighbourhoods):
+        monkeypatch.setattr(module, "WORTH", 0)
     model = make(name).eval()
     nice = NICE(model, background=[random_graph(9, seed) for seed in range(4)])
     assert nice.background is not None

@@ -39,7 +39,7 @@ def library_noise() -> literal_paper.Noise:
         slot = torch.arange(message.size(0))
         draws = torch.full_like(slot, draw)
         stream = mix(SEED, "path", node)
-        site = Site(layer, "", stream, slot, draws, slot.numel(), draw + 1, draw)
+        site = Site(layer, "", stream, slot, draws)
         return directions(0, site, message)
 
     return drawn

@@ -18,7 +18,8 @@ from torch_geometric.data import Data
 from nicegnn import NICE, pretrained
 from nicegnn.explain.explanation import Explanation
 from nicegnn.explain.words import summarise
-from nicegnn.intervention import fused, one_part
+from nicegnn.intervention import fused, neighbourhoods, one_part
+from nicegnn.intervention.parts import in_copies
 from nicegnn.student.teaching import TeachConfig
 from nicegnn.target.zoo import MODELS, make_model
 from tests.conftest import NUM_EDGE_FEATURES, NUM_FEATURES, random_graph
@@ -39,14 +40,12 @@ PATHS = ("kernel", "differences", "copies")
 @pytest.fixture(params=PATHS)
 def path(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
     """How damaged graphs are run: in a kernel, as differences, or as whole copies."""
-    never = lambda *_: None  # noqa: E731
     if request.param == "kernel":
         pytest.importorskip("numba")
-        monkeypatch.setitem(fused.WORTH, "cpu", 0)
-    else:
-        monkeypatch.setattr(one_part, "find_fused", never)
-    if request.param == "copies":
-        monkeypatch.setattr(one_part, "find_follower", never)
+    number = PATHS.index(request.param)
+    monkeypatch.setattr(one_part, "PATHS", one_part.PATHS[number:])
+    for module in (fused, neighbourhoods):
+        monkeypatch.setattr(module, "WORTH", 0)
     return str(request.param)
 
 
@@ -269,9 +268,16 @@ def check_turned(nice: NICE, graph: Data, seed: int, node: int | None = None) ->
     torch.testing.assert_close(out.trust.share, same.trust.share, **near)
 
 
-def test_the_kernel_is_what_runs_where_it_is_asked_for(path: str) -> None:
-    nice = NICE(make_model("gin", NUM_FEATURES, 2), background=list(GRAPHS))
-    nice.explain(list(GRAPHS))
-    fusion = nice.target.facts.fusion
-    assert (fusion is not None and fusion.packed is not None) == (path == "kernel")
-    assert bool(nice.target.facts.not_followed) == (path == "differences")
+def test_the_path_that_is_asked_for_is_what_runs(
+    path: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first, ran = one_part.PATHS[0], []
+
+    def counted(*args: Any) -> Any:
+        for chunk in first(*args):
+            ran.append(1)
+            yield chunk
+
+    monkeypatch.setattr(one_part, "PATHS", (counted, in_copies))
+    NICE(make_model("gin", NUM_FEATURES, 2), background=list(GRAPHS)).explain(list(GRAPHS))
+    assert ran

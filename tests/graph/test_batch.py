@@ -1,4 +1,4 @@
-"""Batches as explainers see them: checks, and copies per draw."""
+"""Batches as explainers see them: checks, and copies."""
 
 from __future__ import annotations
 
@@ -10,7 +10,8 @@ from torch import Tensor
 from torch_geometric.data import Batch, Data, HeteroData
 
 from nicegnn.errors import GraphError
-from nicegnn.graph.batch import check_graph, replicate, to_batch
+from nicegnn.graph.batch import check_graph, to_batch
+from nicegnn.graph.minibatches import GraphStack
 
 EDGES = torch.tensor([[0, 1, 1, 2], [1, 0, 2, 1]])
 
@@ -50,9 +51,7 @@ EXTRAS: dict[str, dict[str, Any]] = {
     "mask": {"train_mask": torch.tensor([True, False, True])},
     "string": {"smiles": "CCO"},
     "list-of-strings": {"names": ["a", "b", "c"]},
-    "number-of-nodes": {"num_nodes": 3},
-    "list-of-tensors": {"parts": [torch.ones(2), torch.zeros(1)]},
-    "dictionary": {"extra": {"a": torch.ones(2)}},
+    "new-dimension": {"context": torch.randn(4)},
 }
 
 
@@ -75,36 +74,30 @@ def assert_same_batch(got: Batch, expected: Batch) -> None:
 
 @pytest.mark.parametrize("num", [1, 3])
 @pytest.mark.parametrize("name", EXTRAS)
-def test_replicate_equals_a_batch_of_copies(name, num):
+def test_copies_equal_a_batch_of_copies(name, num):
     torch.manual_seed(0)
     other = Data(x=torch.randn(2, 2), edge_index=EDGES[:, :0])
-    graphs = [_data(**EXTRAS[name]), _data(**EXTRAS[name])]
+    kind = Global if name == "new-dimension" else Data
+    graphs = [_data(kind, **EXTRAS[name]), _data(kind, **EXTRAS[name])]
     if name == "nothing":
         graphs.insert(1, other)  # a graph without edges in between
-    batch = Batch.from_data_list(graphs)
-    assert_same_batch(replicate(batch, num), Batch.from_data_list(graphs * num))
+    stack = GraphStack(Batch.from_data_list(graphs))
+    got = stack.take(torch.arange(len(graphs)).repeat(num))
+    assert_same_batch(got, Batch.from_data_list(graphs * num))
 
 
 @pytest.mark.parametrize(
-    ("kind", "extra"),
+    "graph",
     [
-        (Pair, {"z": torch.randn(2, 2), "cross_index": torch.tensor([[0, 2], [1, 0]])}),
-        (Global, {"context": torch.randn(4)}),
+        _data(Pair, z=torch.randn(2, 2), cross_index=torch.tensor([[0, 2], [1, 0]])),
+        _data(parts=[torch.ones(2), torch.zeros(1)]),
+        _data(extra={"a": torch.ones(2)}),
     ],
 )
-def test_replicate_respects_how_a_data_class_of_the_users_batches(kind, extra):
-    graphs = [_data(kind, **extra), _data(kind, **extra)]
-    expected = Batch.from_data_list(graphs * 3)
-    got = replicate(Batch.from_data_list(graphs), 3)
-    assert_same_batch(got, expected)
-    assert isinstance(got, kind)  # a model that takes whole graphs may use what the class offers
-
-
-def test_replicate_leaves_the_batch_alone(batch):
-    before = {key: value.clone() for key, value in batch.to_dict().items()}
-    copies = replicate(batch, 2)
-    copies.x.zero_()
-    assert all(torch.equal(batch[key], value) for key, value in before.items())
+def test_what_cannot_be_copied_is_named(graph):
+    lost = GraphStack(Batch.from_data_list([graph, graph])).lost
+    assert lost <= {"cross_index", "parts", "extra"}
+    assert len(lost) == 1
 
 
 # --- checks ------------------------------------------------------------------------------------
@@ -128,6 +121,13 @@ def test_to_batch_accepts_one_or_many_graphs(form, graphs):
 def test_to_batch_refuses_what_is_no_graph(graphs):
     with pytest.raises(GraphError, match=r"`(graphs|ptr)` must"):
         to_batch(graphs)
+
+
+def test_edges_of_several_graphs_in_turn_are_refused(graphs):
+    batch = Batch.from_data_list(graphs)
+    batch.edge_index = batch.edge_index.flip(1)
+    with pytest.raises(GraphError, match="edges of a graph side by side"):
+        to_batch(batch)
 
 
 def good(**changes: Any) -> Data:

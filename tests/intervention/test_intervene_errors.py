@@ -121,7 +121,7 @@ def test_pooling_is_refused_unless_later_layers_are_excluded(ratio, ring):
 def test_the_edges_of_another_graph_in_a_cache_are_named(ring, path):
     layer = gnn.GCNConv(F, H, cached=True)
     layer(path.x, path.edge_index)
-    with refused("an earlier one, because of cached=True", layer):
+    with refused("an earlier one, because of cached=True", layer, edge_index=ring.edge_index):
         layer(torch.ones(4, F), ring.edge_index)
 
 
@@ -171,3 +171,10 @@ def test_message_that_is_no_float_tensor_is_refused(ring):
     layer = Pairs()
     with refused("one floating point tensor", layer):
         layer(ring.x, ring.edge_index)
+
+
+def test_a_layer_that_replaces_loops_must_be_told_the_edges(path):
+    edges = torch.cat([path.edge_index, torch.tensor([[1], [1]])], dim=1)
+    layer = gnn.GCNConv(F, H)
+    with refused("`edge_index` must be given for layer ''", layer, torch.ones(7)):
+        layer(path.x, edges)

@@ -82,9 +82,10 @@ def test_own_self_loops_under_a_looping_layer_stay_clean_wherever_they_are_liste
     layer = CONVS[conv](F, H)
     edge_index, is_loop = with_loops(path, nodes, at)
     gate = torch.rand(edge_index.size(1), generator=torch.Generator().manual_seed(0))
-    with intervene(layer, ElementMask(), torch.where(is_loop, 0.0, gate)) as report:
+    closing, opening = (torch.where(is_loop, value, gate) for value in (0.0, 1.0))
+    with intervene(layer, ElementMask(), closing, edge_index=edge_index) as report:
         closed = layer(path.x, edge_index)
-    with intervene(layer, ElementMask(), torch.where(is_loop, 1.0, gate)):
+    with intervene(layer, ElementMask(), opening, edge_index=edge_index):
         opened = layer(path.x, edge_index)
     torch.testing.assert_close(closed, opened)
     assert report.clean_loops == {"": 4}
@@ -179,27 +180,6 @@ def _wrong_graph(model: Net, data: Data) -> None:
         call(model, data)
 
 
-def _error_while_binding(model: Net, data: Data) -> None:
-    """The second layer has an explain_message() of the user's that cannot be combined."""
-    layer = model.second
-    before = dict(vars(layer))
-
-    def explain_message(self: nn.Module, inputs: Tensor, x_j: Tensor) -> Tensor:
-        return inputs
-
-    layer.explain_message = explain_message.__get__(layer)
-    layer.explain = True
-    with (
-        pytest.raises(InterventionError, match="custom explain_message"),
-        intervene(model, ElementMask(), gates(data)),
-    ):
-        call(model, data)
-    layer.explain = None
-    layer.inspector.remove_signature("explain_message")
-    vars(layer).clear()
-    vars(layer).update(before)
-
-
 @pytest.mark.parametrize("error", [ValueError, KeyboardInterrupt], ids=lambda e: e.__name__)
 @pytest.mark.parametrize(
     "use",
@@ -212,7 +192,6 @@ def _error_while_binding(model: Net, data: Data) -> None:
         _wrong_shape,
         _never_called,
         _wrong_graph,
-        _error_while_binding,
     ],
     ids=lambda f: f.__name__.strip("_"),
 )

@@ -23,11 +23,11 @@ from nicegnn.intervention.mechanisms import (
 BOTH = pytest.mark.parametrize("mechanism", [ElementMask(), NoiseCorruption(3)], ids=["em", "nc"])
 
 
-def make_site(num_edges: int, *, num_draws: int = 1, num_slots: int = 0, first: int = 0) -> Site:
+def make_site(num_edges: int, *, num_draws: int = 1, first: int = 0) -> Site:
     """One row per draw and edge, draw after draw."""
     slot = torch.arange(num_edges).repeat(num_draws)
     draw = torch.arange(first, first + num_draws).repeat_interleave(num_edges)
-    return Site(0, "layer", 0, slot, draw, max(num_slots, num_edges), first + num_draws, first)
+    return Site(0, "layer", 0, slot, draw)
 
 
 def messages(num: int, size: int, seed: int = 0, dtype: torch.dtype = torch.float64) -> Tensor:
@@ -99,20 +99,20 @@ def test_noise_follows_the_coordinates_of_an_edge_and_nothing_else():
 
     whole = noise(make_site(150, num_draws=37)).view(37, 150, 3)
     assert torch.unique(whole.flatten(0, 1), dim=0).size(0) == 37 * 150  # none comes twice
-    for num_edges, num_draws, num_slots in ((1, 1, 0), (64, 16, 0), (70, 3, 500)):
-        found = noise(make_site(num_edges, num_draws=num_draws, num_slots=num_slots))
+    for num_edges, num_draws in ((1, 1), (64, 16), (70, 3)):
+        found = noise(make_site(num_edges, num_draws=num_draws))
         assert torch.equal(found.view(num_draws, num_edges, 3), whole[:num_draws, :num_edges])
     late = noise(make_site(150, num_draws=7, first=30)).view(7, 150, 3)
     assert torch.equal(late, whole[30:])
     slot, draw = torch.tensor([5, 0, 5, 90]), torch.tensor([2, 1, 2, 20])
-    assert torch.equal(noise(Site(0, "", 0, slot, draw, 91, 21)), whole[draw, slot])
+    assert torch.equal(noise(Site(0, "", 0, slot, draw)), whole[draw, slot])
 
 
 @pytest.mark.gpu
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device")
 def test_noise_on_cuda_is_the_noise_on_the_cpu():
     site, like = make_site(100, num_draws=20), torch.zeros(2000, 8)
-    moved = Site(0, "layer", 0, site.slot.cuda(), site.draw.cuda(), 100, 20)
+    moved = Site(0, "layer", 0, site.slot.cuda(), site.draw.cuda())
     expected = directions(0, site, like)
     torch.testing.assert_close(directions(0, moved, like.cuda()).cpu(), expected, atol=1e-5, rtol=0)
 

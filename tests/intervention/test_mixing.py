@@ -13,10 +13,11 @@ from nicegnn import NICE, ElementMask, NICEConfig, intervene
 from nicegnn.errors import TargetError
 from nicegnn.graph.batch import to_batch
 from nicegnn.graph.case import make_case
+from nicegnn.intervention.background import record_background
 from nicegnn.intervention.query import Query
 from nicegnn.target.frozen_model import Target
 from nicegnn.target.losses import log_odds
-from tests.conftest import NUM_FEATURES, random_graph
+from tests.conftest import NUM_FEATURES
 
 CONFIG = NICEConfig().with_(mechanism="em")
 NORMS = {
@@ -99,29 +100,18 @@ def test_random_models_are_refused(batched: bool | None, ring: Data) -> None:
         nice.explain(ring)
 
 
-def test_the_check_is_made_once_until_weights_change(ring: Data) -> None:
-    model, calls = Fine().eval(), []
-    nice = NICE(model, CONFIG)
-    model.register_forward_hook(lambda *_: calls.append(1))
-    nice.explain(ring)
-    first = len(calls)
-    nice.explain(ring)
-    second = len(calls) - first
-    assert second < first  # nothing is compared again
-    nice.explain([ring, random_graph(5, 1)])
-    calls.clear()
-    with torch.no_grad():
-        model.head.bias.add_(1.0)
-    nice.explain(ring)
-    assert len(calls) == first
-
-
-def test_a_graph_whose_messages_do_not_matter_settles_nothing(ring: Data) -> None:
-    model = Normed(InstanceNorm(8)).eval()
+def test_each_call_sees_for_itself_whether_graphs_are_mixed(ring: Data) -> None:
+    """A graph whose messages do not matter tells nothing, and settles nothing for others."""
+    target = Target(Normed(InstanceNorm(8)).eval()).private()
     still = Data(x=torch.zeros_like(ring.x), edge_index=ring.edge_index)
-    target = Target(model).private()
-    Query(target, make_case(to_batch(still)), ElementMask())
-    assert not target.facts.mixes_is_known
-    Query(target, make_case(to_batch(ring)), ElementMask())
-    assert target.facts.mixes
-    assert not target.is_batched
+    asked = [Query(target, make_case(to_batch(one)), ElementMask()) for one in (still, ring, still)]
+    assert [query.is_batched for query in asked] == [True, False, True]
+
+
+def test_backgrounds_of_such_models_are_recorded_graph_by_graph(graphs: list[Data]) -> None:
+    model = Normed(LayerNorm(8, mode="graph")).eval()
+    known, alone = (
+        record_background(Target(model, batched=batched), graphs) for batched in (None, False)
+    )
+    for one, other in zip(known.messages.layers, alone.messages.layers, strict=True):
+        torch.testing.assert_close(one, other)

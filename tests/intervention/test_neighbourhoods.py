@@ -8,13 +8,15 @@ from torch import Tensor, nn
 from torch_geometric.data import Data
 from torch_geometric.nn import APPNP, GCNConv, GraphNorm, TAGConv, global_add_pool
 
+from nicegnn.errors import ShortCutEnds
 from nicegnn.graph.batch import to_batch
 from nicegnn.graph.case import make_case
+from nicegnn.intervention import neighbourhoods, one_part
 from nicegnn.intervention.exchange import Exchange
 from nicegnn.intervention.mechanisms import ElementMask, NoiseCorruption
-from nicegnn.intervention.neighbourhoods import CannotFollow, Follower, find_follower
+from nicegnn.intervention.neighbourhoods import Follower, in_pieces
 from nicegnn.intervention.one_part import damage_each_bond
-from nicegnn.intervention.parts import BondDamage, PartDamage
+from nicegnn.intervention.parts import BondDamage, in_copies
 from nicegnn.intervention.pieces import Kind
 from nicegnn.intervention.query import Query
 from nicegnn.target.frozen_model import Target
@@ -79,18 +81,6 @@ def query_of(model: nn.Module, mechanism: object, *, level: str = "graph") -> Qu
     return Query(target, make_case(batch, rows=rows), mechanism)  # type: ignore[arg-type]
 
 
-def run_whole(target: Target) -> None:
-    target.facts.not_followed |= dict.fromkeys(("bond", "atom"), "switched off")
-
-
-def follower_of(query: Query, part: PartDamage | None = None) -> Follower | None:
-    part = BondDamage(0) if part is None else part
-    number = (
-        query.case.bonds.batch.numel() if part.kind == "bond" else int(query.case.batch.num_nodes)
-    )
-    return find_follower(query, part, torch.arange(number))
-
-
 def answers(query: Query) -> Tensor:
     """Returns the answers for all draws and bonds, ``[N, M, C]``."""
     out = query.clean.new_zeros(2, query.case.bonds.batch.numel(), query.clean.size(1))
@@ -99,11 +89,32 @@ def answers(query: Query) -> Tensor:
     return out
 
 
+def whole_answers(query: Query) -> Tensor:
+    """Returns the answers of whole graphs."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(one_part, "PATHS", (in_copies,))
+        return answers(query)
+
+
+def why_not(query: Query) -> str:
+    """Returns why bonds of a query are not damaged in pieces."""
+    bond = torch.arange(query.case.bonds.batch.numel())
+    with pytest.raises(ShortCutEnds) as refused:
+        list(in_pieces(query, BondDamage(0), bond, 1))
+    return str(refused.value)
+
+
+@pytest.fixture(autouse=True)
+def at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Makes pieces run however small the work is, and no kernels."""
+    monkeypatch.setattr(neighbourhoods, "WORTH", 0)
+    monkeypatch.setattr(one_part, "PATHS", (in_pieces, in_copies))
+
+
 def check_same(model: nn.Module, mechanism: object, *, level: str = "graph") -> None:
-    query, whole = (query_of(model, mechanism, level=level) for _ in range(2))
-    run_whole(whole.target)
-    expected, found = (answers(one) for one in (whole, query))
-    assert query.target.facts.not_followed == {"bond": ""}
+    query = query_of(model, mechanism, level=level)
+    found, expected = answers(query), whole_answers(query)
+    assert query.shared.follower is not None
     torch.testing.assert_close(found, expected, rtol=1e-4, atol=1e-4)
     assert float((expected[0] - expected[0].mean(0)).abs().max()) > 0.01  # bonds differ
 
@@ -141,8 +152,7 @@ def test_answers_for_nodes_are_those_of_whole_graphs(name: str) -> None:
 def test_a_node_is_asked_only_what_can_arrive_there() -> None:
     """Four steps away from node 3, three layers bring nothing; two steps away, one node counts."""
     query = query_of(OfNodes("gin"), ElementMask(), level="node")
-    follower = follower_of(query)
-    assert follower is not None
+    follower = Follower(query)
     (bond,) = ((query.case.bonds.index == torch.tensor([[5], [6]])).all(0)).nonzero().view(-1)
     pieces = follower.reach.pieces(bond.view(1), "bond")
     assert pieces.node.tolist() == [3, 4, 5, 6]  # a message from 6 to 5, then 4, then 3
@@ -153,34 +163,24 @@ def test_a_node_is_asked_only_what_can_arrive_there() -> None:
 @pytest.mark.parametrize(
     ("name", "readout", "reason"),
     [
-        ("gat", "sum", "attends to neighbours"),
+        ("gat", "sum", "attends"),
         ("gin", "max", "takes a maximum"),
         ("normed", "", "not made of sums"),
     ],
 )
 def test_other_models_are_run_whole_and_say_why(name: str, readout: str, reason: str) -> None:
-    query, whole = (query_of(model_of(name, readout), ElementMask()) for _ in range(2))
-    run_whole(whole.target)
-    expected, found = (answers(one) for one in (whole, query))
-    assert reason in query.target.facts.not_followed["bond"]
-    assert torch.equal(found, expected)
+    query = query_of(model_of(name, readout), ElementMask())
+    assert reason in why_not(query)
+    assert torch.equal(answers(query), whole_answers(query))
 
 
 def test_graphs_with_loops_are_run_whole_where_layers_replace_them() -> None:
-    """A batch that cannot be followed does not forget that others can."""
-    model = model_of("gcn")
-    target = Target(model)
-    plain = Query(target, make_case(to_batch(chain(9, seed=1))), ElementMask())
-    answers(plain)
     graph = chain(9, seed=1)
     graph.edge_index = torch.cat([graph.edge_index, torch.tensor([[4], [4]])], dim=1)
     del graph.edge_attr
-    looped = Query(target, make_case(to_batch(graph)), ElementMask())
-    assert follower_of(looped) is None
-    assert follower_of(plain) is not None
-    found = answers(looped)
-    run_whole(target)
-    assert torch.equal(found, answers(looped))
+    looped = Query(Target(model_of("gcn")), make_case(to_batch(graph)), ElementMask())
+    assert "other things than edges" in why_not(looped)
+    assert torch.equal(answers(looped), whole_answers(looped))
 
 
 @pytest.mark.parametrize("kind", ["bond", "atom"])
@@ -189,8 +189,7 @@ def test_messages_grow_with_the_bonds_alone(kind: Kind) -> None:
     sent = []
     for size in (100, 800):
         query = Query(Target(model_of("gcn")), make_case(to_batch(chain(size, 1))), ElementMask())
-        follower = follower_of(query)
-        assert follower is not None
+        follower = Follower(query)
         reach, items = follower.reach, torch.arange(follower.reach.sizes[kind].numel())
         number = reach.pieces(items, kind).edge.numel()
         sent.append(number / items.numel())
@@ -202,32 +201,24 @@ def test_messages_grow_with_the_bonds_alone(kind: Kind) -> None:
 def test_a_batch_that_cannot_be_followed_half_way_is_finished_by_whole_graphs(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    query, whole = (query_of(model_of("gin"), MECHANISMS["exchange"]) for _ in range(2))
-    run_whole(whole.target)
+    query = query_of(model_of("gin"), MECHANISMS["exchange"])
     query.chunk_edges = 40
-    answers(query)  # compares, and goes well
     plain, calls = Follower.outputs, []
 
     def fails_later(*args: object) -> Tensor:
         calls.append(1)
-        if len(calls) > 2:
-            raise CannotFollow("something that no graph before had.")
+        if len(calls) > 2:  # the first compares
+            raise ShortCutEnds("something that no graph before had.")
         return plain(*args)  # type: ignore[arg-type]
 
     monkeypatch.setattr(Follower, "outputs", fails_later)
-    torch.testing.assert_close(answers(query), answers(whole), rtol=1e-4, atol=1e-4)
+    torch.testing.assert_close(answers(query), whole_answers(query), rtol=1e-4, atol=1e-4)
     assert len(calls) == 3
 
 
 def test_a_bond_of_one_direction_is_damaged_though_its_sender_is_not_reached() -> None:
     graph = Data(x=torch.randn(4, 4), edge_index=torch.tensor([[0, 1, 2], [1, 2, 3]]))
-    found = []
-    for whole in (True, False):
-        query = Query(Target(model_of("gin")), make_case(to_batch(graph)), ElementMask())
-        if whole:
-            query.target.facts.not_followed["bond"] = "switched off"
-        chunks = list(damage_each_bond(query, 1, 0))
-        assert query.target.facts.not_followed == {"bond": "switched off" if whole else ""}
-        assert torch.cat([some.item for some in chunks]).tolist() == [0, 1, 2]
-        found.append(torch.cat([some.output for some in chunks]))
-    torch.testing.assert_close(*found, rtol=1e-4, atol=1e-4)
+    query = Query(Target(model_of("gin")), make_case(to_batch(graph)), ElementMask())
+    found, whole = answers(query), whole_answers(query)
+    assert query.shared.follower is not None
+    torch.testing.assert_close(found, whole, rtol=1e-4, atol=1e-4)

@@ -10,13 +10,13 @@ from torch_geometric.data import Data
 from nicegnn import NICE
 from nicegnn.graph.batch import to_batch
 from nicegnn.graph.case import make_case
-from nicegnn.intervention import fused
+from nicegnn.intervention import fused, one_part
 from nicegnn.intervention.background import record_background
 from nicegnn.intervention.exchange import Exchange
-from nicegnn.intervention.fused import Fused, Fusion
 from nicegnn.intervention.intervene import Mechanism
 from nicegnn.intervention.mechanisms import ElementMask, NoiseCorruption
 from nicegnn.intervention.one_part import damage_each_bond, replace_each_atom
+from nicegnn.intervention.parts import in_copies
 from nicegnn.intervention.query import Query
 from nicegnn.target.frozen_model import Target
 from nicegnn.target.zoo import GIN, make_model
@@ -75,21 +75,24 @@ def answers(query: Query, damage: str) -> Tensor:
     return out
 
 
-def run_whole(query: Query) -> None:
-    """Makes a query run whole graphs."""
-    facts = query.target.facts
-    facts.fusion = Fusion(reason="switched off")
-    facts.not_followed = {"bond": "switched off", "atom": "switched off"}
+def whole_answers(query: Query, damage: str, monkeypatch: pytest.MonkeyPatch) -> Tensor:
+    """Returns the answers of whole graphs."""
+    with monkeypatch.context() as patch:
+        patch.setattr(one_part, "PATHS", (in_copies,))
+        return answers(query, damage)
 
 
 def check_same(
-    model: nn.Module, damage: str, sizes: tuple[int, ...], *, is_run: bool = True
+    monkeypatch: pytest.MonkeyPatch,
+    model: nn.Module,
+    damage: str,
+    sizes: tuple[int, ...],
+    *,
+    is_run: bool = True,
 ) -> None:
     plain, query = (query_of(model, damage, sizes) for _ in range(2))
-    run_whole(plain)
-    expected, found = answers(plain, damage), answers(query, damage)
-    assert query.target.facts.fusion.reason == ""
-    assert bool(query.target.facts.fusion.agreed) is is_run
+    expected, found = whole_answers(plain, damage, monkeypatch), answers(query, damage)
+    assert (query.shared.fused is not None) is is_run
     torch.testing.assert_close(found, expected, rtol=1e-4, atol=1e-5)
     assert float(expected[0].std()) > 1e-3  # bonds, and atoms, differ
 
@@ -98,16 +101,18 @@ def check_same(
 def at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     """Makes kernels run however small the work is."""
     pytest.importorskip("triton" if DEVICE == "cuda" else "numba")
-    monkeypatch.setitem(fused.WORTH, DEVICE, 0)
+    monkeypatch.setattr(fused, "WORTH", 0)
 
 
 @pytest.mark.usefixtures("at_once")
 @pytest.mark.parametrize("damage", DAMAGES)
 @pytest.mark.parametrize("name", ["gin", "gine", "gcn", "sage"])
-def test_answers_are_those_of_whole_graphs(name: str, damage: str) -> None:
+def test_answers_are_those_of_whole_graphs(
+    name: str, damage: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     is_run = (name, damage) != ("gine", "atom")
     for num_layers, readout in ((1, "sum"), (4, "mean")):
-        check_same(model_of(name, num_layers, readout), damage, (9, 40), is_run=is_run)
+        check_same(monkeypatch, model_of(name, num_layers, readout), damage, (9, 40), is_run=is_run)
 
 
 @pytest.mark.skipif(DEVICE == "cuda", reason="compiled there, by the test above")
@@ -117,11 +122,10 @@ def test_the_gpu_kernel_gives_them_in_the_interpreter(
     name: str, damage: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     pytest.importorskip("triton")
-    monkeypatch.setattr(fused, "_has_kernels", lambda device: True)
-    monkeypatch.setitem(fused._MODULES, "cpu", "nicegnn.kernels.triton_pass")
-    monkeypatch.setitem(fused.WORTH, "cpu", 0)
+    monkeypatch.setitem(fused.KERNELS, "cpu", fused.KERNELS["cuda"])
+    monkeypatch.setattr(fused, "WORTH", 0)
     is_run = (name, damage) != ("gine", "atom")
-    check_same(model_of(name, 2, "mean"), damage, (), is_run=is_run)
+    check_same(monkeypatch, model_of(name, 2, "mean"), damage, (), is_run=is_run)
 
 
 @pytest.mark.gpu
@@ -131,7 +135,7 @@ def test_a_gpu_gives_the_answers_of_a_cpu(
     name: str, damage: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     model = model_of(name, 3, "sum")
-    monkeypatch.setitem(fused.WORTH, "cuda", 0)
+    monkeypatch.setattr(fused, "WORTH", 0)
     found = answers(query_of(model, damage, (9, 40)), damage)
     monkeypatch.setattr(f"{__name__}.DEVICE", "cpu")
     expected = answers(query_of(model.cpu(), damage, (9, 40)), damage)
@@ -139,73 +143,53 @@ def test_a_gpu_gives_the_answers_of_a_cpu(
 
 
 @pytest.mark.usefixtures("at_once")
-@pytest.mark.parametrize("name", ["gat", "max", "changed", "derived"])
-def test_other_models_are_run_otherwise_and_say_why(name: str) -> None:
+@pytest.mark.parametrize("name", ["gat", "max", "derived", "changed", "hooked"])
+def test_other_models_are_run_otherwise(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     model = model_of("gat" if name == "gat" else "gin", 2, "max" if name == "max" else "sum")
     if name == "changed":
         model.acts[0] = nn.ELU()  # type: ignore[index, operator]
+    elif name == "hooked":
+        model.acts[0].register_forward_hook(lambda *_: 2 * _[2])  # type: ignore[index, union-attr]
     elif name == "derived":
         model.__class__ = type("Other", (GIN,), {})
-    query = query_of(model, "em", (9,))
-    answers(query, "em")
-    reason = {"gat": "GAT", "max": "maximum", "changed": "ELU", "derived": "Other"}[name]
-    assert reason in query.target.facts.fusion.reason
+    check_same(monkeypatch, model, "em", (9,), is_run=False)
 
 
 @pytest.mark.usefixtures("at_once")
 def test_self_loops_are_told_of_although_no_layer_ran() -> None:
-    first = query_of(model_of("gcn", 2, "sum"), "em", (9,))
-    for _ in range(2):  # the second time nothing is compared with the model
-        query = Query(first.target, first.case, first.mechanism)
-        answers(query, "em")
-        assert len(query.report.clean_loops) == 2
+    query = query_of(model_of("gcn", 2, "sum"), "em", (9,))
+    answers(query, "em")
+    assert len(query.report.clean_loops) == 2
 
 
 @pytest.mark.usefixtures("at_once")
 def test_a_kernel_that_fails_leaves_its_bonds_to_the_other_paths(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    model = model_of("gin", 2, "sum")
-    query, plain = query_of(model, "exchange", (9,)), query_of(model, "exchange", (9,))
-    answers(query, "exchange")  # compares, and goes well
-    run_whole(plain)
+    query = query_of(model_of("gin", 2, "sum"), "exchange", (9,))
+    answers(query, "exchange")
 
     def fail(*_: object) -> Tensor:
         raise RuntimeError("no compiler")
 
     monkeypatch.setattr(query.shared.fused.runner, "pooled", fail)
-    expected = answers(plain, "exchange")
+    expected = whole_answers(query, "exchange", monkeypatch)
     torch.testing.assert_close(answers(query, "exchange"), expected, rtol=1e-4, atol=1e-5)
-    assert "no compiler" in query.target.facts.fusion.reason
-
-
-@pytest.mark.usefixtures("at_once")
-def test_a_kernel_that_is_wrong_is_not_used(monkeypatch: pytest.MonkeyPatch) -> None:
-    query, plain = (query_of(model_of("gin", 2, "sum"), "exchange", (9,)) for _ in range(2))
-    run_whole(plain)
-    outputs = Fused.outputs
-    monkeypatch.setattr(Fused, "outputs", lambda *a: outputs(*a) + 1)
-    expected = answers(plain, "exchange")
-    torch.testing.assert_close(answers(query, "exchange"), expected, rtol=1e-4, atol=1e-5)
-    assert "not those of the model" in query.target.facts.fusion.reason
 
 
 def test_small_work_is_not_worth_a_kernel() -> None:
-    query = query_of(model_of("gin", 2, "sum"), "em", (9,))
+    query = query_of(model_of("gin", 2, "sum"), "em", ())
     answers(query, "em")
-    assert query.target.facts.fusion is None or query.target.facts.fusion.packed is None
+    assert query.shared.fused is None
 
 
-@pytest.mark.usefixtures("at_once")
-def test_later_calls_of_an_explainer_use_the_kernel_too(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Each call works on a private copy of the model, whose layers are other objects."""
-    ran = []
-    plain = Fused.damage
-    monkeypatch.setattr(Fused, "damage", lambda *a, **k: ran.append(1) or plain(*a, **k))
-    graphs = [random_graph(6, seed=seed) for seed in range(3)]
+def test_no_answer_depends_on_earlier_calls() -> None:
+    """Each call chooses its path anew, by its own graphs, and on a private copy of the model."""
+    many, few = ([random_graph(size, seed=seed) for seed in range(5)] for size in (9, 3))
     model = GIN(NUM_FEATURES, 2, hidden_size=8).to(DEVICE)
-    nice = NICE(model, background=graphs)
-    first, second = (nice.explain(graphs) for _ in range(2))
-    assert len(ran) == 4  # bonds and atoms, twice
-    assert torch.equal(first.bond_score, second.bond_score)
-    assert torch.equal(first.atom_score, second.atom_score)
+    nice = NICE(model, background=many)
+    first = [nice.explain(graphs) for graphs in (few, many)]
+    again = [nice.explain(graphs) for graphs in (many, few)][::-1]
+    for one, other in zip(first, again, strict=True):
+        assert torch.equal(one.bond_score, other.bond_score)
+        assert torch.equal(one.atom_score, other.atom_score)

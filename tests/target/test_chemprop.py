@@ -166,15 +166,12 @@ def test_log_probabilities_are_those_of_chemprop(predictor: type, words: dict[st
     torch.testing.assert_close(out.prediction.exp()[:, -wanted.size(1) :], wanted)
 
 
-def means(predictor: Any, Z: Tensor) -> Tensor:
-    return predictor(Z)[..., 0]
-
-
-def test_a_head_by_a_callable_explains_the_mean_of_an_uncertain_value() -> None:
-    mpnn = make_mpnn(predictor=parts.MveFFN, words={"output_transform": SCALE})
-    out = NICE(ChempropModel(mpnn, head=means), background=SMILES, mode="regression").explain(
-        SMILES
-    )
+@pytest.mark.parametrize(
+    "predictor", [parts.MveFFN, parts.EvidentialFFN, parts.predictors.QuantileFFN]
+)
+def test_an_uncertain_value_is_explained_without_its_uncertainty(predictor: type) -> None:
+    mpnn = make_mpnn(predictor=predictor, words={"output_transform": SCALE})
+    out = NICE(mpnn, background=SMILES).explain(SMILES)
     mpnn.eval()
     torch.testing.assert_close(out.prediction, mpnn(*batch_of(datapoints()))[..., 0].detach())
 
@@ -210,10 +207,6 @@ def several_components() -> Any:
         (
             lambda: OwnModel(BOND(), parts.MeanAggregation(), parts.RegressionFFN()),
             "must keep fingerprint",
-        ),
-        *(
-            (lambda kind=kind: make_mpnn(predictor=kind), f"{kind.__name__}.*head=lambda")
-            for kind in (parts.MveFFN, parts.EvidentialFFN, parts.predictors.QuantileFFN)
         ),
         (
             lambda: make_mpnn(

@@ -13,8 +13,10 @@ from torch_geometric.data import Batch
 from torch_geometric.nn import GCNConv
 
 from nicegnn.errors import NicegnnError, TargetError
+from nicegnn.graph.batch import to_batch
 from nicegnn.target.frozen_model import Target, fingerprint
 from nicegnn.target.zoo import make_model
+from tests.conftest import random_graph
 from tests.target.small_models import (
     Batched,
     Core,
@@ -87,7 +89,11 @@ class Anything(Core):
     ("model", "settings", "words"),
     [
         (Weighted(), {}, r"needs `edge_weight`, which the graph does not have"),
-        (Batched(), {"inputs": ["x", "weight"]}, "`inputs` must name .*got 'weight'"),
+        (
+            Batched(),
+            {"inputs": ["x", "weight"]},
+            "needs `weight`, .*in `inputs`",
+        ),
         (Anything(), {}, "inputs="),
         (Batched(), {"inputs": lambda model, data: None}, "floating point tensor"),
         (Batched(), {"inputs": lambda model, data: {"a": 1}}, "floating point tensor"),
@@ -121,7 +127,7 @@ def test_frozen_puts_every_module_back_in_its_own_mode_also_after_an_error(snaps
 
 def settled(out: Tensor, **kwargs: Any) -> Target:
     target = Target(Batched(), **kwargs)
-    target.settle(out)
+    target.settle(out, to_batch(random_graph(4, 0)))
     return target
 
 
@@ -156,7 +162,7 @@ def test_sure_answers_stay_finite_with_finite_gradients(out, settings):
 def test_output_that_does_not_fit_the_settings_is_refused(out, settings, words):
     value, target = torch.tensor(out), Target(Batched(), **settings)
     with pytest.raises(TargetError, match=words):  # noqa: PT012
-        target.settle(value)
+        target.settle(value, to_batch(random_graph(4, 0)))
         target.read(value)
 
 

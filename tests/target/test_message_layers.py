@@ -26,7 +26,7 @@ def test_states_are_those_of_the_last_forward_pass_and_hooks_go(batch, snapshot)
 class Adapted(Batched):
     """A model of another library, whose users have plain dictionaries."""
 
-    mode, is_followed = "regression", False
+    mode = "regression"
 
     def read_graphs(self, molecules: Any) -> Any:
         return [Data.from_dict(one) for one in molecules]

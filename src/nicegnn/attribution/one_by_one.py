@@ -14,8 +14,8 @@ from nicegnn.boundary.gates import check_answers
 from nicegnn.errors import GraphError
 from nicegnn.graph.case import merge_equal, rank_within
 from nicegnn.intervention.background import Background, atom_kinds, prototype_rows
-from nicegnn.intervention.one_part import copy_chunks, damage_each_bond, replace_each_atom
-from nicegnn.intervention.parts import AtomReplacement
+from nicegnn.intervention.one_part import damage_each_bond, replace_each_atom
+from nicegnn.intervention.parts import AtomReplacement, copy_chunks
 from nicegnn.intervention.query import Query
 from nicegnn.seeding import mix
 from nicegnn.target.losses import log_odds, value_fall

@@ -118,7 +118,7 @@ def explain_batches(
 
 def _notes(target: Target, roots: Roots | None) -> list[str]:
     """Returns what is special about the model."""
-    notes, facts = [], target.facts
+    notes = []
     if roots is not None and not roots.is_local:
         notes.append(
             "A node's prediction depends on the whole graph, so whole graphs were damaged."
@@ -131,13 +131,6 @@ def _notes(target: Target, roots: Roots | None) -> list[str]:
     if target.mode == "multilabel":
         label = target.label or 0
         notes.append(f"Label {label} is explained: class 0 is absent, 1 is present.")
-    if facts.mixes:
-        notes.append(
-            "A graph's output depends on the other graphs of its batch, so the model was run "
-            "graph by graph. Give its normalisation `batch`, or running statistics."
-        )
-    elif reasons := dict.fromkeys(filter(None, facts.not_followed.values())):
-        notes += [f"Bonds were damaged in whole copies of graphs (slower): {r}" for r in reasons]
     return notes
 
 

@@ -247,7 +247,7 @@ class NICE(Explainer):
             notes.append(f"Self-loops that layers add themselves stayed clean: {names}.")
         if report.excluded:
             notes.append(f"Layers left out by explain=False: {', '.join(report.excluded)}.")
-        return notes
+        return notes + query.notes
 
     # --- learn -----------------------------------------------------------------------------------
 

@@ -93,9 +93,8 @@ class ScoreExplainer(Explainer):
                 f"{self.name} gave NaN or infinite scores. Check the model's outputs on these "
                 "graphs, or choose other settings."
             )
-        return scores_only(
-            query.case, score, query.explained, query.clean, notes=self._notes(query)
-        )
+        notes = [*query.notes, *self._notes(query)]
+        return scores_only(query.case, score, query.explained, query.clean, notes=notes)
 
     @abstractmethod
     def _edge_score(self, query: Query, seed: int) -> Tensor:

@@ -1,8 +1,7 @@
-"""What a graph must be, checked here once; batches of graphs, and their copies for noise draws."""
+"""What a graph must be, checked here once, and batches of graphs."""
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Sequence
 from typing import Any
 
@@ -62,18 +61,14 @@ def stackable(graphs: Any) -> Sequence[Data]:
 def graph_list(graphs: Any) -> list[Data]:
     """Returns the graphs of a list, dataset, loader, Data or Batch, each one checked."""
     source = graphs if isinstance(graphs, HeteroData) else getattr(graphs, "dataset", graphs)
-    has_items = hasattr(source, "__iter__") and not isinstance(source, Tensor | np.ndarray)
-    if not isinstance(source, Data) and (_advice(source) or not has_items):
-        raise GraphError(
-            "`graphs` must be torch_geometric Data: one, a list, a dataset or a loader "
-            f"(got {type(source).__name__}).{_advice(source)}"
-        )
+    is_one = isinstance(source, Data | Tensor | np.ndarray | str | HeteroData)
     singles: list[Data] = []
-    for item in [source] if isinstance(source, Data) else list(source):
+    for item in [source] if is_one or not hasattr(source, "__iter__") else list(source):
         if not isinstance(item, Data):
             raise GraphError(
-                f"`graphs` must hold torch_geometric Data objects (got {type(item).__name__}). "
-                f"Pass a list of Data, a dataset, or a loader.{_advice(item)}"
+                "`graphs` must hold torch_geometric Data: one, a list, a dataset or a loader (got "
+                f"{type(item).__name__}). Read the graphs first, and pass those of several kinds "
+                "(HeteroData) to a model of such graphs, or `to_homogeneous()`."
             )
         try:
             singles += item.to_data_list() if isinstance(item, Batch) else [item]
@@ -184,6 +179,11 @@ def _check_vectors(batch: Batch) -> None:
             f"by side (got {home.numel()} in `batch`, {ptr.tolist()[-1]} in `ptr`, or an unsorted "
             "`batch`). Build the batch with Batch.from_data_list([...])."
         )
+    if bool((home[edges[0]].diff() < 0).any()):
+        raise GraphError(
+            "`edge_index` must hold the edges of a graph side by side (got edges of several graphs "
+            "in turn). Build the batch with Batch.from_data_list([...])."
+        )
     leaving = (home[edges[0]] != home[edges[1]]).nonzero().view(-1)
     if leaving.numel():
         edge = int(leaving[0])
@@ -192,52 +192,3 @@ def _check_vectors(batch: Batch) -> None:
             f"{int(home[edges[0, edge]])} to graph {int(home[edges[1, edge]])}). A graph of the "
             "batch has node numbers beyond its nodes: check it alone."
         )
-
-
-def replicate(batch: Batch, num: int) -> Batch:
-    """Returns a batch of `num` copies of all graphs, copy after copy, for `num` noise draws."""
-    out = copy.copy(batch)
-    for key, value in batch._store.items():
-        if key in ("num_nodes", "_num_nodes"):
-            continue
-        if key == "ptr" or key.endswith("_ptr"):
-            out[key] = torch.cat([value[:1], *(value[1:] + k * value[-1] for k in range(num))])
-        else:
-            out[key] = _repeat(batch, key, value, num)
-    if "num_nodes" in batch._store:
-        out.num_nodes = int(batch.num_nodes) * num
-        out._store.pop("_num_nodes", None)
-    out._num_graphs = batch.num_graphs * num
-    return out
-
-
-def _repeat(batch: Batch, key: str, value: Any, num: int) -> Any:
-    """Repeats one attribute as PyG would collate its copies."""
-    if isinstance(value, dict):
-        return {name: _repeat(batch, name, item, num) for name, item in value.items()}
-    if isinstance(value, list | tuple):
-        if any(isinstance(item, Tensor) for item in value):
-            return [_repeat(batch, key, item, num) for item in value]
-        return list(value) * num
-    if not isinstance(value, Tensor) or value.dim() == 0:
-        return value
-    is_graph_number = key == "batch" or key.endswith("_batch")
-    step: Any = batch.num_graphs if is_graph_number else batch.__inc__(key, value)
-    dim = int(batch.__cat_dim__(key, value) or 0)
-    if isinstance(step, int) and step == 0:
-        return torch.cat([value] * num, dim=dim)
-    return torch.cat([value + k * step for k in range(num)], dim=dim)
-
-
-def num_spoiled(value: Any) -> int:
-    """Returns how many numbers of a tensor are NaN or infinite."""
-    if not isinstance(value, Tensor) or not value.is_floating_point():
-        return 0
-    return int((~torch.isfinite(value)).sum())
-
-
-def _advice(graphs: Any) -> str:
-    """Returns what to do with a graph of several kinds of nodes, or a string that was passed."""
-    if isinstance(graphs, HeteroData):
-        return " Convert it with `to_homogeneous()`, and explain a model of such graphs."
-    return " Read the graphs first." if isinstance(graphs, str | bytes) else ""

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import Any
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, NamedTuple
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 from torch_geometric.data import Batch, Data
 
 from nicegnn.graph.batch import collate
@@ -15,15 +15,12 @@ from nicegnn.graph.batch import collate
 class GraphStack:
     """Tensors of many graphs side by side; taking a batch needs no loop over graphs.
 
-    The stack keeps attributes with a row for each node, edge or graph, and lists with an item per
-    graph. Node numbers (PyG's ``__inc__``) are renumbered like those of ``edge_index``.
+    The stack keeps tensors and lists with an item per graph; ``lost`` names all others. Node
+    numbers (PyG's ``__inc__``) are renumbered like those of ``edge_index``.
 
     Args:
         graphs: list of Data, a dataset with a ``batch()`` method of its own, or a Batch.
         wanted: whether to keep an attribute, by default all.
-
-    ``lost`` names all other attributes. If there are any, PyG joins the chosen graphs anew for each
-    batch, which is slower; from a Batch that PyG cannot split they are missing.
     """
 
     def __init__(
@@ -37,12 +34,13 @@ class GraphStack:
         whole: Batch = graphs
         if not isinstance(graphs, Batch):
             whole = own_way() if callable(own_way) else collate(graphs)
-        self._ptr: Tensor = whole.ptr.to(device)
         edge_batch = whole.batch[whole.edge_index[0]]
         counts = torch.bincount(edge_batch, minlength=whole.num_graphs)
-        self._edge_ptr = torch.cat([counts.new_zeros(1), counts.cumsum(0)]).to(device)
+        number = torch.arange(whole.num_graphs + 1, device=counts.device)
+        starts = {"node": whole.ptr, "edge": nn.functional.pad(counts.cumsum(0), (1, 0))}
+        starts["graph"] = number
         slices: dict[str, Any] = getattr(whole, "_slice_dict", None) or {}
-        self._values: dict[str, tuple[str, bool, Tensor, int]] = {}  # with the dimension of rows
+        self._values: dict[str, Value] = {}
         self._lists: dict[str, list[Any]] = {}
         self.lost: set[str] = set()
         if bool((edge_batch.diff() < 0).any()):  # edges of a graph are not next to each other
@@ -53,45 +51,13 @@ class GraphStack:
             is_list = isinstance(value, list) and len(value) == whole.num_graphs
             if is_list and not any(isinstance(v, Tensor) for v in value):
                 self._lists[key] = value
-            elif (level := self._level(whole, key, value, slices.get(key))) is None:
+            elif (found := _rows_of(whole, key, value, slices.get(key), starts)) is None:
                 self.lost.add(key)
             else:
-                counts_nodes = bool(whole.__inc__(key, value) == whole.num_nodes)
-                dim = 0 if key == "edge_index" else whole.__cat_dim__(key, value)
-                self._values[key] = (level, counts_nodes, value.to(device).movedim(dim, 0), dim)
-        self._source: Any = None  # graphs for PyG to join, if attributes are lost
-        if self.lost and not callable(own_way):
-            # a Batch whose edges are mixed was changed after it was joined: its slices are old
-            is_as_joined = "edge_index" not in self.lost and self.lost <= set(slices)
-            can_split = not isinstance(graphs, Batch) or is_as_joined
-            self._source = graphs if can_split else None
-
-    def _level(self, whole: Batch, key: str, value: Any, start: Any) -> str | None:
-        """Returns what an attribute has rows for, or None if it cannot be cut.
-
-        ``start`` is the first row of each graph, where that is known.
-        """
-        if key == "edge_index":
-            return "edge"
-        if not isinstance(value, Tensor) or value.dim() == 0 or key.endswith(("_batch", "_ptr")):
-            return None
-        step, dim = whole.__inc__(key, value), whole.__cat_dim__(key, value)
-        if not isinstance(step, int) or step not in (0, whole.num_nodes) or dim is None:
-            return None
-        length = value.size(dim)
-        levels = {
-            "edge": (
-                self._edge_ptr,
-                whole.is_edge_attr(key) or (key[:5] == "edge_" and length == whole.num_edges),
-            ),
-            "node": (self._ptr, whole.is_node_attr(key)),
-            "graph": (torch.arange(len(self) + 1), length == whole.num_graphs),
-        }
-        for level in ("edge", "node", "graph") if key[:5] == "edge_" else ("node", "edge", "graph"):
-            pointer, fits = levels[level]
-            if fits and (start is None or torch.equal(pointer.cpu(), torch.as_tensor(start).cpu())):
-                return level
-        return None
+                self._values[key] = found._replace(
+                    rows=found.rows.to(device), start=found.start.to(device)
+                )
+        self._ptr, self._edge_ptr = starts["node"].to(device), starts["edge"].to(device)
 
     def __len__(self) -> int:
         return self._ptr.numel() - 1
@@ -99,7 +65,7 @@ class GraphStack:
     @property
     def is_complete(self) -> bool:
         """Whether batches have all attributes of their graphs."""
-        return not self.lost or self._source is not None
+        return not self.lost
 
     @property
     def num_nodes(self) -> Tensor:
@@ -127,30 +93,28 @@ class GraphStack:
         ``kept``, bool ``[E]`` in the order of `edges_of`, drops the other edges.
         """
         chosen = chosen.to(self._ptr.device)
-        if isinstance(self._source, Batch):
-            self._source = self._source.to_data_list()
-        if self._source is not None and kept is None:
-            return collate([self._source[graph] for graph in chosen.tolist()]).to(chosen.device)
         nodes, ptr = gather_items(self._ptr, chosen)
         edges, edge_home = self.edges_of(chosen)
         if kept is not None:
             edges, edge_home = edges[kept], edge_home[kept]
         number = torch.arange(chosen.numel(), device=chosen.device)
-        home = {"node": number.repeat_interleave(ptr.diff()), "edge": edge_home, "graph": number}
         shift = ptr[:-1] - self._ptr[chosen]  # from node numbers in the stack to those in the batch
-        edge_index = self._values["edge_index"][2][:, edges] + shift[edge_home]
-        out = self.cut(chosen, nodes, edges, home["node"], edge_index)
-        for key, (level, counts_nodes, value, dim) in self._values.items():
-            if counts_nodes and key != "edge_index":
-                step = shift[home[level]].view(-1, *[1] * (value.dim() - 1))
-                out[key] = (out[key].movedim(dim, 0) + step).movedim(0, dim)
+        edge_index = self._values["edge_index"].rows[edges].t() + shift[edge_home]
+        out = self.cut(chosen, nodes, edges, number.repeat_interleave(ptr.diff()), edge_index)
+        for key, value in self._values.items():
+            if value.counts_nodes and key != "edge_index":
+                size = value.start.diff()[chosen]
+                step = shift.repeat_interleave(size) if value.level != "edge" else shift[edge_home]
+                rows = out[key].movedim(value.dim, 0)
+                step = step.view(-1, *[1] * (rows.dim() - 1))
+                out[key] = (rows + step).movedim(0, value.dim)
         return out
 
     @property
     def can_cut(self) -> bool:
         """Whether `cut` keeps all attributes, as none of them counts nodes."""
-        values = self._values.items()
-        return not self.lost and not any(v[1] for key, v in values if key != "edge_index")
+        numbers = [key for key, value in self._values.items() if value.counts_nodes]
+        return self.is_complete and numbers == ["edge_index"]
 
     def cut(
         self, graph: Tensor, node: Tensor, edge: Tensor, node_piece: Tensor, edge_index: Tensor
@@ -164,20 +128,57 @@ class GraphStack:
             edge_index: edges by nodes of the pieces, ``[2, E]``.
         """
         size = torch.bincount(node_piece, minlength=graph.numel())
-        out = Batch(batch=node_piece, ptr=torch.cat([size.new_zeros(1), size.cumsum(0)]))
-        pick = {"node": node, "edge": edge, "graph": graph}
-        for key, (level, _, value, dim) in self._values.items():
-            is_own = key != "edge_index"
-            out[key] = value[pick[level]].movedim(0, dim) if is_own else edge_index
+        out = Batch(batch=node_piece, ptr=nn.functional.pad(size.cumsum(0), (1, 0)))
+        pick, starts = {"node": node, "edge": edge, "graph": graph}, dict[str, Tensor]()
+        for key, value in self._values.items():
+            if key == "edge_index":
+                out[key] = edge_index
+                continue
+            rows = pick.get(value.level)
+            if rows is None:
+                rows, starts[key] = gather_items(value.start, graph)
+            out[key] = value.rows[rows].movedim(0, value.dim)
         for key, items in self._lists.items():
             out[key] = [items[number] for number in graph.tolist()]
-        out._num_graphs = graph.numel()
+        out._num_graphs, out._slice_dict = graph.numel(), starts
         return out
+
+
+class Value(NamedTuple):
+    """A tensor of all graphs."""
+
+    level: str  # what it has rows for: "node", "edge", "graph", or "other"
+    start: Tensor  # first row of each graph, [G + 1]
+    rows: Tensor  # with rows first
+    dim: int  # dimension that they have in a graph
+    counts_nodes: bool  # whether it holds numbers of nodes
+
+
+def _rows_of(
+    whole: Batch, key: str, value: Any, start: Any, starts: Mapping[str, Tensor]
+) -> Value | None:
+    """Returns an attribute by rows, or None if it cannot be cut.
+
+    ``start`` is the first row of each graph, where that is known.
+    """
+    if not isinstance(value, Tensor) or value.dim() == 0 or key.endswith(("_batch", "_ptr")):
+        return None
+    step, dim = whole.__inc__(key, value), whole.__cat_dim__(key, value) or 0
+    if isinstance(step, Tensor) or step not in (0, whole.num_nodes):
+        return None
+    counts_nodes = step == whole.num_nodes
+    rows, known = value.movedim(dim, 0), None if start is None else torch.as_tensor(start)
+    for level in sorted(starts, key=lambda level: (level == "edge") != key.startswith("edge_")):
+        own = starts[level]
+        fits = own[-1] == len(rows) if known is None else torch.equal(own.cpu(), known.cpu())
+        if fits or (key == "edge_index" and level == "edge"):
+            return Value(level, own, rows, dim, counts_nodes)
+    return None if known is None else Value("other", known, rows, dim, counts_nodes)
 
 
 def gather_items(pointer: Tensor, chosen: Tensor) -> tuple[Tensor, Tensor]:
     """Returns the positions of all items of the chosen graphs, and the start of each graph."""
     size = pointer[chosen + 1] - pointer[chosen]
-    end = torch.cat([size.new_zeros(1), size.cumsum(0)])
+    end = nn.functional.pad(size.cumsum(0), (1, 0))
     shift = (pointer[chosen] - end[:-1]).repeat_interleave(size)
     return torch.arange(shift.numel(), device=shift.device) + shift, end

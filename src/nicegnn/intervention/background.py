@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
@@ -15,9 +15,11 @@ from torch_geometric.data import Batch, Data
 from nicegnn.errors import GraphError, StoreError
 from nicegnn.graph.batch import collate, stackable
 from nicegnn.graph.case import OWN_KEYS
+from nicegnn.graph.minibatches import GraphStack
 from nicegnn.intervention.exchange import NUM, Prototypes
 from nicegnn.intervention.intervene import CleanMessages, join_messages, record_messages
 from nicegnn.intervention.medoids import k_medoids, spread_rows
+from nicegnn.intervention.mixing import mixes_graphs
 from nicegnn.store import tensors_below
 from nicegnn.target.frozen_model import Target, fingerprint
 
@@ -25,6 +27,7 @@ _MOST_GRAPHS = 2000  # that are read, evenly spaced
 _MOST_POINTS = 2048  # messages, or atoms, among which prototypes are looked for
 _SAMPLE = 64  # edges of a sample
 _BATCH = 512  # graphs in one pass
+_LAYERS = ("message", "mean", "sample")  # tensors of each layer, in a file
 # X_d of Chemprop describes molecules, also where each of them has one atom
 _NOT_FEATURES = ("batch", "ptr", "edge_index", "pos", "num_nodes", "node_type", "X_d", *OWN_KEYS)
 
@@ -43,19 +46,15 @@ class Background:
     def to(self, device: torch.device) -> Background:
         """Returns the same background on a device."""
         moved = {key: value.to(device) for key, value in self.features.items()}
-        parts = self.messages.to(device), self.sample.to(device), moved, self.model
-        return Background(*parts, self.num_graphs, self.num_edges)
+        messages, sample = self.messages.to(device), self.sample.to(device)
+        return replace(self, messages=messages, sample=sample, features=moved)
 
     def tensors(self) -> dict[str, Tensor]:
         """Returns all tensors by name, for a file."""
         by_name = {f"feature.{key}": value for key, value in self.features.items()}
-        kept = {
-            "message": self.messages.layers,
-            "mean": self.messages.means,
-            "sample": self.sample.layers,
-        }
-        for kind, layers in kept.items():
-            by_name |= {f"{kind}.{number}": layer for number, layer in enumerate(layers)}
+        layers = zip(self.messages.layers, self.messages.means, self.sample.layers, strict=True)
+        for number, values in enumerate(layers):
+            by_name |= {f"{k}.{number}": v for k, v in zip(_LAYERS, values, strict=True)}
         return {key: value.cpu().contiguous() for key, value in by_name.items()}
 
     def facts(self) -> dict[str, Any]:
@@ -75,24 +74,24 @@ class Background:
         """Builds a background from `tensors` and `facts`, which a file held."""
         names, features = tuple(facts["layers"]), tensors_below(tensors, "feature")
         kinds = int(facts.get("kinds", 1))  # of edges
-        rows = {"message": facts["num"], "mean": 1, "sample": facts["num_sample"]}
+        rows = kinds * torch.tensor([facts["num"], 1, facts["num_sample"]])
         none = torch.empty(0)
-        held = {k: [tensors.get(f"{k}.{n}", none) for n in range(len(names))] for k in rows}
-        is_right = len(tensors) == len(features) + len(rows) * len(names)
+        held = [[tensors.get(f"{k}.{n}", none) for k in _LAYERS] for n in range(len(names))]
+        is_right = len(tensors) == len(features) + len(_LAYERS) * len(names)
         for value in tensors.values():
             is_right &= value.dim() > 0 and len(value) > 0 and bool(value.isfinite().all())
-        for kind, num in rows.items():
-            for value, mean in zip(held[kind], held["mean"], strict=True):
-                is_right &= value.shape == (kinds * num, mean.size(-1))
-                is_right &= value.dtype == mean.dtype and value.is_floating_point()
+        for values in held:
+            width = values[1].shape[1:]
+            is_right &= [v.shape for v in values] == [(int(row), *width) for row in rows]
+            is_right &= len({v.dtype for v in values}) == 1 and values[0].is_floating_point()
         if not is_right:
             raise StoreError(
                 "The tensors of a background must be those of its facts, and finite. Record it "
                 "again."
             )
-        layers, means, drawn = (tuple(values) for values in held.values())
-        messages = Prototypes(layers, means, names, rows["message"], kinds)
-        sample = Prototypes(drawn, means, names, rows["sample"], kinds)
+        layers, means, drawn = zip(*held, strict=True)
+        messages = Prototypes(layers, means, names, facts["num"], kinds)
+        sample = Prototypes(drawn, means, names, facts["num_sample"], kinds)
         rest = (str(facts["model"]), int(facts["num_graphs"]), int(facts["num_edges"]))
         return cls(messages, sample, features, *rest)
 
@@ -109,18 +108,20 @@ def record_background(target: Target, graphs: Iterable[Any], num: int = NUM) -> 
     read = min(len(listed), _MOST_GRAPHS)
     chosen = [listed[place * len(listed) // read] for place in range(read)]
     work = target.private()
-    size, like = _BATCH if work.is_batched else 1, next(work.model.parameters(), torch.zeros(1))
-    recorded, batches, of_edges = [], [], []
+    size, like = _batch_size(work, chosen), next(work.model.parameters(), torch.zeros(1))
+    recorded, batches = [], []
+    kind = torch.zeros(0, dtype=torch.long, device=target.device)  # of edges
     for first in range(0, read, size):
         batch = collate(chosen[first : first + size])
         if batch.edge_index.device != target.device:  # PyG's `to` walks through lists of words
             batch = batch.to(target.device)
+        batches.append(batch)
         if batch.edge_index.numel():
             gate = like.new_ones(batch.edge_index.size(1))
             call = partial(work.call, batch)
             recorded.append(record_messages(work.model, call, gate, batch.edge_index))
-            of_edges.append(work.edge_kind(batch))
-        batches.append(batch)
+            own = work.edge_kind(batch)
+            kind = torch.cat([kind, batch.edge_index.new_zeros(len(gate)) if own is None else own])
     if not recorded:
         raise GraphError(
             f"`background` must hold graphs with edges (got none in {read} graphs). Pass graphs "
@@ -133,23 +134,30 @@ def record_background(target: Target, graphs: Iterable[Any], num: int = NUM) -> 
             "`background` must hold graphs for which the model sends finite messages (got NaN or "
             "infinite ones). Leave such graphs out."
         )
-    kind = torch.zeros(layers[0].size(0), dtype=torch.long, device=target.device)
-    if of_edges[0] is not None:
-        kind = torch.cat([one for one in of_edges if one is not None])
     kinds = max(int(kind.max()) + 1, target.num_edge_kinds)
-    points, taken = (
-        prototype_points(layers, kind, kinds),
-        partial(_taken, clean.names, layers, kind),
-    )
+    points = prototype_points(layers, kind, kinds)
     medoids = k_medoids(points, kind, kinds, num, _MOST_POINTS)  # [T, K]
-    turn, sample = torch.arange(_SAMPLE, device=kind.device), torch.zeros(kinds, _SAMPLE).to(kind)
+    turn, sample = torch.arange(_SAMPLE, device=kind.device), kind.new_zeros(kinds, _SAMPLE)
     for one in torch.unique(kind).tolist():
         own = (kind == one).nonzero().view(-1)
         rows = own[spread_rows(points[own], _SAMPLE)]
         sample[one] = rows[turn % rows.numel()]
+    messages, drawn = (_taken(clean.names, layers, kind, r, kinds) for r in (medoids, sample))
     features, weights = _prototype_features(work, batches, num), fingerprint(target.model)
-    messages = taken(medoids, kinds), taken(sample, kinds)
-    return Background(*messages, features, weights, read, layers[0].size(0))
+    return Background(messages, drawn, features, weights, read, kind.numel())
+
+
+@torch.no_grad()
+def _batch_size(target: Target, graphs: Sequence[Data]) -> int:
+    """Returns how many graphs a pass can have; one if the model mixes them."""
+    if not target.is_batched:
+        return 1
+    few = [graph for graph in graphs if graph.edge_index.numel()][:3]
+    if not few:
+        return _BATCH
+    batch = collate(few).to(target.device)
+    stack = GraphStack(batch, target.device, wanted=target.may_read)
+    return 1 if mixes_graphs(target, stack, target.call(batch)) else _BATCH
 
 
 def own_prototypes(

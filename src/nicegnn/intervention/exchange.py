@@ -3,18 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, get_args
+from typing import get_args
 
 import torch
 from torch import Tensor
 
 from nicegnn.config import Anchor, check_choice
 from nicegnn.errors import InterventionError
+from nicegnn.intervention.intervene import Site, check_recorded
 from nicegnn.seeding import mix, whole_numbers
-
-if TYPE_CHECKING:
-    from nicegnn.intervention.intervene import Site
-
 
 NUM = 8  # prototypes; four to sixteen are as good, see docs/wide-bench.md
 
@@ -47,14 +44,7 @@ class Prototypes:
 
     def of(self, site: Site, like: Tensor) -> tuple[Tensor, Tensor]:
         """Returns all prototypes of a propagation, and their means, as messages `like`."""
-        is_known = site.layer < len(self.layers) and self.names[site.layer] == site.name
-        if not is_known or self.layers[site.layer].size(1) != like.size(1):
-            raise InterventionError(
-                f"Layer '{site.name}' has no prototypes: every pass must send the same messages in "
-                f"the same order (got number {site.layer} with {like.size(1)} values, but "
-                f"{list(self.names)} when the background was recorded). Record a background with "
-                "this model."
-            )
+        check_recorded(self, site.layer, site.name, like, "Record a background with this model.")
         return self.layers[site.layer].to(like), self.means[site.layer].to(like)
 
     def to(self, device: torch.device) -> Prototypes:

@@ -5,15 +5,18 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 import torch
 from torch import Tensor, nn
 
 from nicegnn.errors import InterventionError
-from nicegnn.intervention.kind_rows import KindRows, find_kinds
-from nicegnn.intervention.layer_binding import EdgeRows, bound, find_edge_index
+from nicegnn.intervention.layer_binding import bound
+from nicegnn.intervention.rows import EdgeRows, find_kinds
 from nicegnn.target.message_layers import eager, message_layers, unwrap
+
+if TYPE_CHECKING:
+    from nicegnn.intervention.exchange import Prototypes
 
 
 @dataclass(frozen=True)
@@ -25,9 +28,6 @@ class Site:
     stream: int  # number of the forward pass; other streams have other noise
     slot: Tensor  # position of each edge inside its own graph, [E]
     draw: Tensor  # number of the noise draw each edge belongs to, [E]
-    num_slots: int  # one more than the largest slot
-    num_draws: int  # one more than the largest draw
-    first_draw: int = 0  # smallest draw
     graph: Tensor | None = None  # graph of each edge, if it was told, [E]
     turn: int = 0  # propagations before this one in the same call of the layer
     kind: Tensor | None = None  # kind of each edge, if there are several, [E]
@@ -67,39 +67,27 @@ class InterventionReport:
 
 @dataclass(eq=False)
 class Intervention:
-    """State of one active intervention, shared by the methods bound to the layers."""
+    """State of one active intervention, shared by the hooks of all layers."""
 
     mechanism: Mechanism
     gate: Tensor  # [E]
-    edge_index: Tensor | None  # None: the model's own
-    slot: Tensor  # [E]
-    draw: Tensor  # [E]
+    edge_index: Tensor | None  # None: those of the first layer
     origin: Tensor  # edge of the clean messages behind each gate, [E]
+    site: dict[str, Tensor]  # slot, draw and, where they were told, graph and kind, [E] each
     stream: int
     report: InterventionReport
     clean: CleanMessages | None
-    graph: Tensor | None = None  # [E]
-    kind: Tensor | None = None  # [E]
+    layer: int = 0
+    fired: dict[str, int] = field(default_factory=dict)  # propagations of each layer in this pass
+    entered: dict[str, list[int]] = field(default_factory=dict)  # when each unfinished call began
+    relations: dict[str, Tensor | None] = field(default_factory=dict)  # edge types in this call
 
     def __post_init__(self) -> None:
-        num_edges = self.gate.numel()
-        self.matched: EdgeRows | KindRows = EdgeRows(num_edges, self.edge_index)
-        self.num_slots = int(self.slot.max()) + 1 if num_edges else 0
-        self.first_draw = int(self.draw.min()) if num_edges else 0
-        self.num_draws = int(self.draw.max()) + 1 if num_edges else 0
-        self.layer = 0
-        self.fired: dict[str, int] = {}  # propagations of each layer in this pass
-        self.entered: dict[str, list[int]] = {}  # that number when each unfinished call began
-        self.relations: dict[str, Tensor | None] = {}  # edge types in the present call of a layer
+        self.rows = EdgeRows(self.gate.numel(), self.edge_index)
 
     def begin(self, model: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         """Starts a forward pass."""
-        if parts := find_kinds(args, kwargs):
-            self.matched = KindRows(parts)
-        else:
-            edge_index = find_edge_index(model, args, kwargs, self.gate.numel())
-            given = edge_index if self.edge_index is None else self.edge_index
-            self.matched = EdgeRows(self.gate.numel(), given)
+        self.rows = EdgeRows(self.gate.numel(), self.edge_index, find_kinds(args, kwargs))
         self.layer = 0
         self.fired.clear()
         if self.report.forwards == 0:
@@ -139,11 +127,7 @@ class Intervention:
             )
         turn, match = self.fired.get(name, 0) - self.entered.get(name, [0])[-1], None
         if sender is not None and receiver is not None:
-            adds_loops = getattr(layer, "add_self_loops", False) is True
-            match = self.matched.match(
-                *(name, sender, receiver, adds_loops, self.relations.get(name), turn),
-                is_cached=getattr(layer, "cached", False) is True,
-            )
+            match = self.rows.match(name, layer, sender, receiver, self.relations.get(name), turn)
         elif message.dim() == 0 or message.size(0) != self.gate.numel():
             raise InterventionError(
                 f"Layer '{name}' must return one message per edge, {self.gate.numel()} rows (got "
@@ -177,9 +161,8 @@ class Intervention:
         if is_anchored(self.mechanism):
             clean = self._clean_of(name, self.origin[edges], message)
             message = clean if keeps else torch.where((gate < 1).unsqueeze(1), clean, message)
-        place = self.layer, name, self.stream, self.slot[edges], self.draw[edges]
-        graph, kind = (None if v is None else v[edges] for v in (self.graph, self.kind))
-        site = Site(*place, self.num_slots, self.num_draws, self.first_draw, graph, turn, kind)
+        told = {key: value[edges] for key, value in self.site.items()}
+        site = Site(self.layer, name, self.stream, turn=turn, **told)
         out = self.mechanism(message, gate.to(message.dtype), site)
         if out.shape != message.shape:
             raise InterventionError(
@@ -190,16 +173,22 @@ class Intervention:
 
     def _clean_of(self, name: str, edges: Tensor, like: Tensor) -> Tensor:
         """Returns the clean messages of some edges in the present propagation, ``[K, F]``."""
-        clean = self.clean
-        assert clean is not None  # see `intervene`
-        is_known = self.layer < len(clean.layers) and clean.names[self.layer] == name
-        if not is_known or clean.layers[self.layer].size(1) != like.size(1):
-            raise InterventionError(
-                f"Layer '{name}' cannot be anchored: every pass must send the same messages in the "
-                f"same order (got number {self.layer} with {like.size(1)} values, but "
-                f"{list(clean.names)} in the clean pass). Use anchor='propagated'."
-            )
-        return clean.layers[self.layer][edges]
+        assert self.clean is not None  # see `intervene`
+        check_recorded(self.clean, self.layer, name, like, "Use anchor='propagated'.")
+        return self.clean.layers[self.layer][edges]
+
+
+def check_recorded(
+    known: CleanMessages | Prototypes, layer: int, name: str, like: Tensor, advice: str
+) -> None:
+    """Raises `InterventionError` unless a propagation's messages are those that were recorded."""
+    is_known = layer < len(known.layers) and known.names[layer] == name
+    if not is_known or known.layers[layer].size(1) != like.size(1):
+        raise InterventionError(
+            f"Layer '{name}' must send the same messages in the same order in every pass (got "
+            f"number {layer} with {like.size(1)} values, but {list(known.names)} when messages "
+            f"were recorded). {advice}"
+        )
 
 
 def is_anchored(mechanism: Mechanism) -> bool:
@@ -239,7 +228,7 @@ def intervene(
     weight and edge features, see `record_messages`.
 
     Args:
-        edge_index: edges of the gates, by default those that the model is called with.
+        edge_index: edges of the gates, by default those of the first layer.
         slot: noise coordinate of each edge, by default its position in `gate`.
         draw: noise draw of each edge, by default 0.
         stream: number of the first forward pass; equal streams draw equal noise.
@@ -258,8 +247,8 @@ def intervene(
     """
     model = unwrap(model)
     layers = message_layers(model)
-    known = {"slot": slot, "draw": draw, "origin": origin, "graph": graph, "kind": kind}
-    _check_gate(gate, edge_index=edge_index, **known)
+    told = {"slot": slot, "draw": draw, "graph": graph, "kind": kind}
+    _check_gate(gate, edge_index=edge_index, origin=origin, **told)
     if is_anchored(mechanism) and clean is None:
         raise InterventionError(
             f"`clean` must hold the messages of a clean pass for {mechanism!r} (got None). Pass "
@@ -274,11 +263,10 @@ def intervene(
             "the layers to explain."
         )
     position = torch.arange(gate.numel(), device=gate.device)
-    slot = position if slot is None else slot
-    draw = torch.zeros_like(slot) if draw is None else draw
     origin = position if origin is None else origin
-    place = edge_index, slot, draw, origin, stream
-    state = Intervention(mechanism, gate, *place, report, clean, graph, kind)
+    site = {"slot": position, "draw": torch.zeros_like(position)}
+    site |= {key: value for key, value in told.items() if value is not None}
+    state = Intervention(mechanism, gate, edge_index, origin, site, stream, report, clean)
     with ExitStack() as undo:
         for name, layer in active:
             undo.enter_context(bound(name, layer, state))

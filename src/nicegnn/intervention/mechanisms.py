@@ -95,18 +95,16 @@ def directions(seed: int, site: Site, like: Tensor) -> Tensor:
     device, and where a table of all draws and slots has fewer rows than there are messages, all
     graphs share it.
     """
-    dim, draw, slot = like.size(1), site.draw, site.slot
-    num_draws = site.num_draws - site.first_draw
-    is_shared = num_draws * site.num_slots <= like.size(0)
+    dim, place = like.size(1), torch.stack([site.draw, site.slot], dim=1)  # [E, 2]
+    first = place.amin(0) if len(place) else place.new_zeros(2)
+    num_draws, num_slots = (place.amax(0) - first + 1).tolist() if len(place) else (0, 0)
+    is_shared = num_draws * num_slots <= len(place)
     if is_shared:
-        all_draws = torch.arange(site.first_draw, site.num_draws, device=like.device)
-        draw = all_draws.repeat_interleave(site.num_slots)
-        slot = torch.arange(site.num_slots, device=like.device).repeat(num_draws)
-    normal = normal_rows(mix(seed, site.stream, site.layer, dim), draw, slot, dim)
+        row = (site.draw - first[0]) * num_slots + site.slot - first[1]
+        place = place.new_ones(num_draws, num_slots).nonzero() + first
+    normal = normal_rows(mix(seed, site.stream, site.layer, dim), place[:, 0], place[:, 1], dim)
     unit = torch.nn.functional.normalize(normal.to(like.dtype), dim=-1, eps=1e-30)
-    if not is_shared:
-        return unit
-    return unit[(site.draw - site.first_draw) * site.num_slots + site.slot]
+    return unit[row] if is_shared else unit
 
 
 def get_mechanism(name: str, anchor: Anchor = "propagated") -> Mechanism:

@@ -24,17 +24,14 @@ from torch import Tensor
 from torch.overrides import TorchFunctionMode
 
 from nicegnn.errors import ShortCutEnds, TargetError
-from nicegnn.intervention.intervene import Site, intervene
-from nicegnn.intervention.parts import PartDamage, agrees
+from nicegnn.intervention.intervene import intervene
+from nicegnn.intervention.parts import Chunk, PartDamage, agrees
 from nicegnn.intervention.pieces import Pieces, Reach, chunks_of
 from nicegnn.intervention.query import Query
 
+WORTH = 50_000  # edges of whole copies of graphs, for which differences save time
 _SUMS = ("scatter_add_", "scatter_add", "index_add_", "index_add")
 _NO_SUMS = ("scatter_reduce_", "scatter_reduce", "index_reduce_", "index_reduce")
-
-
-class CannotFollow(ShortCutEnds):
-    """The model does something that a difference cannot be sent through; the text says what."""
 
 
 @dataclass(frozen=True)
@@ -51,41 +48,26 @@ class Follower:
     """A clean pass of the model over a query's batch, and what is needed to follow a difference.
 
     Raises:
-        CannotFollow: if the model or the batch does not allow it.
+        ShortCutEnds: if the model or the batch does not allow it.
     """
 
     def __init__(self, query: Query) -> None:
         case, target = query.case, query.target
-        if not target.is_batched:
-            raise CannotFollow("the model takes one graph at a time.")
-        if not query.stack.can_cut:
-            raise CannotFollow("graphs have attributes that belong to no node, edge or graph.")
+        if not query.is_batched or not query.stack.can_cut:
+            raise ShortCutEnds("One graph at a time, or graphs that cannot be cut.")
         self.num_nodes, self.num_edges = int(case.batch.num_nodes), case.num_edges
         gate = query.clean.new_ones(self.num_edges)
-        record = _Sums(case.batch.batch)
-        index = case.batch.edge_index
-        passing = intervene(target.model, _unchanged, gate, edge_index=index)
+        record, index = _Sums(case.batch.batch), case.batch.edge_index
+        passing = intervene(target.model, lambda message, *_: message, gate, edge_index=index)
         with torch.no_grad(), passing as report, record:
             self.output = target.call(case.batch)[case.rows]  # [B, C]
-        if report.excluded:
-            raise CannotFollow(f"layers are left out by explain=False: {report.excluded}.")
         self.sums = record.sums
         own = {True: (self.num_nodes,), False: (self.num_edges, self.num_edges + self.num_nodes)}
-        if any(one.value.size(one.dim) not in own[one.is_pooled] for one in self.sums):
-            raise CannotFollow("the model adds up other things than edges and nodes.")
+        is_known = all(one.value.size(one.dim) in own[one.is_pooled] for one in self.sums)
+        if report.excluded or not is_known:
+            raise ShortCutEnds("Layers are left out, or other things than edges and nodes added.")
         rows = case.rows if target.level == "node" else None
         self.reach = Reach(case, len(report.layers), rows)
-
-    def damage(
-        self, query: Query, part: PartDamage, item: Tensor, num_draws: int
-    ) -> Iterator[tuple[Tensor, Tensor, Tensor]]:
-        """Yields items, draws and raw outputs, ``[K]``, ``[K]`` and ``[K, C]``, chunk by chunk."""
-        number = torch.arange(num_draws, device=item.device)
-        size = num_draws * self.reach.sizes[part.kind][item]
-        for chunk in chunks_of(size, query.chunk_edges):
-            copies = self.reach.pieces(item[chunk], part.kind).repeated(num_draws)
-            draw = number.repeat_interleave(chunk.stop - chunk.start)
-            yield copies.item, draw, self.outputs(query, part, copies, draw)
 
     def outputs(self, query: Query, part: PartDamage, pieces: Pieces, draw: Tensor) -> Tensor:
         """Returns the raw output for each piece's graph, its item being damaged, ``[K, C]``."""
@@ -98,44 +80,40 @@ class Follower:
             with _Completed(self, pieces, graph, copies.batch) as follow:
                 out = part.run(query, copies, pieces, draw)
         except TargetError as error:
-            raise CannotFollow("the model does not take parts of graphs.") from error
-        if follow.number != len(self.sums):
-            raise CannotFollow("the model adds up another number of times.")
+            raise ShortCutEnds("The model does not take parts of graphs.") from error
+        if len(follow.sums) != len(self.sums):
+            raise ShortCutEnds("The model adds up another number of times.")
         if query.target.level != "node":
             return out
         is_row = pieces.node == query.case.rows[graph][pieces.node_piece]
         return self.output[graph].index_copy(0, pieces.node_piece[is_row], out[is_row])
 
 
-def find_follower(
-    query: Query, part: PartDamage, item: Tensor, num_draws: int = 1
-) -> Follower | None:
-    """Returns the follower of a query if differences can be sent through its model, else None.
+def in_pieces(query: Query, part: PartDamage, item: Tensor, num_draws: int) -> Iterator[Chunk]:
+    """Yields answers by differences, chunk by chunk, if whole copies would be large.
 
-    The first time, answers for a few damaged items are compared with those of whole graphs. The
-    target remembers the result until the model's weights change.
+    Answers for a few items are compared with those of whole graphs first.
+
+    Raises:
+        ShortCutEnds: if differences cannot be sent through the model, or this batch.
     """
-    shared, reasons = query.shared, query.target.facts.not_followed
-    is_open = part.kind not in reasons
-    if reasons.get(part.kind) or not getattr(query.target.model, "is_followed", True):
-        return None
-    try:
-        shared.follower = follower = shared.follower or Follower(query)
-        assert isinstance(follower, Follower)
+    size = query.stack.num_edges[part.graph_of(query, item)].sum()
+    if num_draws * int(size) < WORTH:
+        return
+    follower = query.shared.follower = query.shared.follower or Follower(query)
+    assert isinstance(follower, Follower)
 
-        def answer(some: Tensor, draw: Tensor) -> Tensor:
-            return follower.outputs(query, part, follower.reach.pieces(some, part.kind), draw)
+    def answer(some: Tensor, draw: Tensor) -> Tensor:
+        return follower.outputs(query, part, follower.reach.pieces(some, part.kind), draw)
 
-        is_right = agrees(query, part, item, num_draws, answer) if is_open else None
-        if is_right is False:
-            raise CannotFollow("the model is not made of sums and of layers that work row by row.")
-    except CannotFollow as error:
-        if is_open:  # else this batch alone cannot be followed
-            reasons[part.kind] = str(error)
-        return None
-    if is_right:
-        reasons[part.kind] = ""
-    return follower
+    if not agrees(query, part, item, num_draws, answer):
+        raise ShortCutEnds("The model is not made of sums and of layers that work row by row.")
+    number = torch.arange(num_draws, device=item.device)
+    bound = num_draws * follower.reach.sizes[part.kind][item]
+    for chunk in chunks_of(bound, query.chunk_edges):
+        copies = follower.reach.pieces(item[chunk], part.kind).repeated(num_draws)
+        draw = number.repeat_interleave(chunk.stop - chunk.start)
+        yield copies.item, draw, follower.outputs(query, part, copies, draw)
 
 
 class _Sums(TorchFunctionMode):
@@ -148,14 +126,10 @@ class _Sums(TorchFunctionMode):
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         name = getattr(func, "__name__", "")
-        if name in _NO_SUMS and "sum" in (*args[4:], (kwargs or {}).get("reduce")):
-            raise CannotFollow("the model adds up by scatter_reduce.")
-        if name in _NO_SUMS:
-            raise CannotFollow("the model takes a maximum, or attends to neighbours.")
-        if name not in _SUMS:
+        if name not in (*_SUMS, *_NO_SUMS):
             return func(*args, **(kwargs or {}))
-        if kwargs or len(args) != 4 or not isinstance(args[3], Tensor):
-            raise CannotFollow("the model adds up in a way that is not known.")
+        if name in _NO_SUMS or kwargs or len(args) != 4 or not isinstance(args[3], Tensor):
+            raise ShortCutEnds(f"The model takes a maximum, attends, or adds up by {name}.")
         into, dim, place, value = args
         is_pooled = _memory(place) == _memory(self.batch)
         return self.add_up(func, into, Sum(is_pooled, dim % value.dim(), value, into), place)
@@ -173,30 +147,25 @@ class _Completed(_Sums):
     def __init__(self, clean: Follower, pieces: Pieces, graph: Tensor, batch: Tensor) -> None:
         super().__init__(batch)
         self._clean, self._pieces, self._graph = clean, pieces, graph
-        self.number = 0  # sums so far
 
     def add_up(self, run: Callable[..., Tensor], into: Tensor, new: Sum, place: Tensor) -> Tensor:
-        if self.number == len(self._clean.sums):
-            raise CannotFollow("the model adds up another number of times.")
-        clean, dim, pieces = self._clean.sums[self.number], new.dim, self._pieces
-        self.number += 1
+        known, dim, pieces = self._clean.sums, new.dim, self._pieces
+        if len(self.sums) == len(known):
+            raise ShortCutEnds("The model adds up more often.")
+        clean = known[len(self.sums)]
+        self.sums.append(new)
         kept = self._graph if new.is_pooled else pieces.node
         rows = pieces.node if new.is_pooled else pieces.edge
         num_values, num_edges = clean.value.size(clean.dim), self._clean.num_edges
         if not clean.is_pooled and num_values > num_edges:  # a self-loop of each node comes last
             rows = torch.cat([rows, pieces.node + num_edges])
         is_same = (new.is_pooled, dim) == (clean.is_pooled, clean.dim)
-        sizes = into.size(dim), new.value.size(dim)
-        if not is_same or sizes != (kept.numel(), rows.numel()):
-            raise CannotFollow("the model adds up other things.")
+        if not is_same or (into.size(dim), new.value.size(dim)) != (kept.numel(), rows.numel()):
+            raise ShortCutEnds("The model adds up other things.")
         base = clean.result.index_select(dim, kept)
         if run.__name__.endswith("_"):  # the model may go on with the tensor that it added to
             base = into.copy_(base)
         return run(base, dim, place, new.value - clean.value.index_select(dim, rows))
-
-
-def _unchanged(message: Tensor, gate: Tensor, site: Site) -> Tensor:
-    return message
 
 
 def _memory(value: Tensor) -> int:

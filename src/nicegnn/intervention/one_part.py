@@ -8,12 +8,15 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from nicegnn.errors import GraphError, ShortCutEnds
-from nicegnn.intervention.fused import find_fused
-from nicegnn.intervention.neighbourhoods import find_follower
-from nicegnn.intervention.parts import AtomReplacement, BondDamage, PartDamage
-from nicegnn.intervention.pieces import chunks_of
+from nicegnn.errors import ShortCutEnds
+from nicegnn.intervention.fused import in_kernels
+from nicegnn.intervention.neighbourhoods import in_pieces
+from nicegnn.intervention.parts import AtomReplacement, BondDamage, PartDamage, in_copies
 from nicegnn.intervention.query import Query
+
+#: Ways to the answers, the fastest first. Each takes what it can and leaves the rest to the next;
+#: what it takes depends on the model and the batch alone, never on earlier calls.
+PATHS = (in_kernels, in_pieces, in_copies)
 
 
 class Damaged(NamedTuple):
@@ -47,35 +50,14 @@ def replace_each_atom(query: Query, kinds: Mapping[str, Tensor], row: Tensor) ->
 
 
 def _damage_each(query: Query, part: PartDamage, item: Tensor, num_draws: int) -> Iterator[Damaged]:
-    """Yields the answers of the fastest path that takes an item: kernel, differences, copies."""
-    if item.numel() == 0:
-        return
-    is_left = torch.ones(int(item.max()) + 1, dtype=torch.bool, device=item.device)
-    for find in (find_fused, find_follower):
+    for path in PATHS:
+        if item.numel() == 0:
+            return
+        is_left = torch.ones(int(item.max()) + 1, dtype=torch.bool, device=item.device)
         try:
-            path = find(query, part, item, num_draws)
-            for chunk in () if path is None else path.damage(query, part, item, num_draws):
+            for chunk in path(query, part, item, num_draws):
                 yield Damaged(*chunk)
                 is_left[chunk[0]] = False
         except ShortCutEnds:
-            pass  # this batch alone; the next path takes the rest
+            pass  # the next path takes the rest
         item = item[is_left[item]]
-        if item.numel() == 0:
-            return
-    if not query.stack.is_complete:
-        raise GraphError(
-            f"`graphs` must be a batch that can be taken apart (got attributes that belong to no "
-            f"node, edge or graph: {sorted(query.stack.lost)}). Pass a list of graphs, or name "
-            "what the model reads in `inputs`."
-        )
-    item = item.repeat_interleave(num_draws)  # [K]
-    draw = torch.arange(num_draws, device=item.device).repeat(item.numel() // num_draws)  # [K]
-    for some in copy_chunks(query, part.graph_of(query, item)):
-        yield Damaged(item[some], draw[some], part.whole(query, item[some], draw[some]))
-
-
-def copy_chunks(query: Query, graph: Tensor) -> Iterator[slice]:
-    """Yields slices of copies of graphs, ``[K]``, with about `chunk_edges` edges each."""
-    if query.target.is_batched:
-        return chunks_of(query.stack.num_edges[graph].clamp(min=1), query.chunk_edges)
-    return (slice(k, k + 1) for k in range(graph.numel()))

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 from torch_geometric.data import Batch
 
-from nicegnn.intervention.pieces import Kind, Pieces
+from nicegnn.intervention.pieces import Kind, Pieces, chunks_of
 from nicegnn.intervention.query import Query
 
 _COMPARED = 6  # items whose answers on two paths are compared
+
+#: Damaged bonds or replaced atoms, their draws, and raw outputs, ``[K]``, ``[K]`` and ``[K, C]``.
+Chunk = tuple[Tensor, Tensor, Tensor]
 
 
 @dataclass(frozen=True)
@@ -26,26 +29,11 @@ class BondDamage:
         """Returns the graph of each bond, ``[K]``."""
         return query.case.bonds.batch[bond]
 
-    def whole(self, query: Query, bond: Tensor, draw: Tensor) -> Tensor:
-        """Returns the raw output for a whole copy of each bond's graph, ``[K, C]``."""
-        graph = self.graph_of(query, bond)
-        edges, home = query.stack.edges_of(graph)
-        copies = query.stack.take(graph)
-        return query.own_rows(
-            self._run(query, copies, edges, bond[home], draw[home]), graph, copies
-        )
-
     def run(self, query: Query, copies: Batch, pieces: Pieces, draw: Tensor) -> Tensor:
         """Returns the model's raw output for pieces whose bonds are damaged."""
-        home = pieces.edge_piece
-        return self._run(query, copies, pieces.edge, pieces.item[home], draw[home])
-
-    def _run(
-        self, query: Query, copies: Batch, edges: Tensor, bond: Tensor, draw: Tensor
-    ) -> Tensor:
-        """Damages the edges of a bond, which is named for each edge of a batch, ``[E]``."""
-        gate = (query.case.bonds.edge_bond[edges] != bond).to(query.clean.dtype)
-        return query.damaged(copies, edges, gate, draw, self.stream)
+        home, edges = pieces.edge_piece, pieces.edge
+        gate = (query.case.bonds.edge_bond[edges] != pieces.item[home]).to(query.clean.dtype)
+        return query.damaged(copies, edges, gate, draw[home], self.stream)
 
 
 @dataclass(frozen=True)
@@ -60,13 +48,6 @@ class AtomReplacement:
         """Returns the graph of each atom, ``[K]``."""
         batch: Tensor = query.case.batch.batch
         return batch[atom]
-
-    def whole(self, query: Query, atom: Tensor, draw: Tensor) -> Tensor:
-        """Returns the raw output for a whole copy of each atom's graph, ``[K, C]``."""
-        batch, graph = query.case.batch, self.graph_of(query, atom)
-        copies = query.stack.take(graph)
-        self.put(copies, copies.ptr[:-1] + atom - batch.ptr[graph], atom, draw)
-        return query.own_rows(query.target.call(copies), graph, copies)
 
     def run(self, query: Query, copies: Batch, pieces: Pieces, draw: Tensor) -> Tensor:
         """Returns the model's raw output for pieces whose atoms are replaced."""
@@ -84,6 +65,33 @@ class AtomReplacement:
 PartDamage = BondDamage | AtomReplacement
 
 
+def run_whole(query: Query, part: PartDamage, item: Tensor, draw: Tensor) -> Tensor:
+    """Returns the raw output for a whole copy of each item's graph, ``[K, C]``."""
+    graph = part.graph_of(query, item)
+    copies, (edges, home) = query.copies(graph), query.stack.edges_of(graph)
+    nodes = query.stack.nodes_of(graph)
+    pieces = Pieces(item, nodes, copies.batch, edges, copies.edge_index, home)
+    output = part.run(query, copies, pieces, draw)
+    if query.target.level != "node":
+        return output
+    return output[query.case.rows[graph] - query.case.batch.ptr[graph] + copies.ptr[:-1]]
+
+
+def in_copies(query: Query, part: PartDamage, item: Tensor, num_draws: int) -> Iterator[Chunk]:
+    """Yields the answers of whole copies of graphs, a chunk of them at a time."""
+    item = item.repeat_interleave(num_draws)  # [K]
+    draw = torch.arange(num_draws, device=item.device).repeat(item.numel() // num_draws)  # [K]
+    for some in copy_chunks(query, part.graph_of(query, item)):
+        yield item[some], draw[some], run_whole(query, part, item[some], draw[some])
+
+
+def copy_chunks(query: Query, graph: Tensor) -> Iterator[slice]:
+    """Yields slices of copies of graphs, ``[K]``, with about `chunk_edges` edges each."""
+    if query.is_batched:
+        return chunks_of(query.stack.num_edges[graph].clamp(min=1), query.chunk_edges)
+    return (slice(k, k + 1) for k in range(graph.numel()))
+
+
 @torch.no_grad()
 def agrees(
     query: Query,
@@ -91,18 +99,10 @@ def agrees(
     item: Tensor,
     num_draws: int,
     answer: Callable[[Tensor, Tensor], Tensor],
-) -> bool | None:
-    """Whether a path's ``answer`` for a few items and draws is that of whole copies.
-
-    It is None if the damage changes no answer: that tells nothing.
-    """
+) -> bool:
+    """Whether a path's ``answer`` for a few items and draws is that of whole copies."""
     item = item[:: max(1, item.numel() // _COMPARED)][:_COMPARED]
     # draws differ, since a prototype may be just what an item is
     draw = torch.arange(item.numel(), device=item.device) % num_draws
-    if item.numel() == 0:
-        return None
-    found, whole = answer(item, draw), part.whole(query, item, draw)
-    if not torch.allclose(found, whole, rtol=1e-3, atol=1e-3):
-        return False
-    clean = query.clean[part.graph_of(query, item)]
-    return None if torch.allclose(query.target.read(whole), clean, rtol=1e-5, atol=1e-5) else True
+    whole = run_whole(query, part, item, draw)
+    return torch.allclose(answer(item, draw), whole, rtol=1e-3, atol=1e-3)

@@ -48,9 +48,9 @@ class Reach:
     """Finds what damage to a bond or an atom reaches in a model of `num_layers` layers.
 
     An atom whose features are replaced has changed before the first layer. Damage to messages
-    changes the bond's receivers after the first layer, and their receivers
-    after the next. Its senders belong to the piece too, for their messages. Where a single row of
-    the output is explained, ``rows``, nodes are left out whose change comes too late to arrive.
+    changes the bond's ends after the first layer, and their receivers after the next. Where a
+    single row of the output is explained, ``rows``, nodes are left out whose change comes too late
+    to arrive.
     """
 
     def __init__(self, case: Case, num_layers: int, rows: Tensor | None = None) -> None:
@@ -72,27 +72,21 @@ class Reach:
 
     def pieces(self, item: Tensor, kind: Kind) -> Pieces:
         """Returns the piece of each bond or atom, ``[K]``."""
-        number = torch.arange(item.numel(), device=item.device)
+        home, ends = torch.arange(item.numel(), device=item.device), item
         if kind == "bond":
             place, start = gather_items(self._bond_pointer, item)
-            home, edge = number.repeat_interleave(start.diff()), self._bond_edge[place]
-            senders, receivers = (
-                home * self.num_nodes + end[edge] for end in (self._sender, self._receiver)
-            )
-            changed = self._in_time(torch.unique(receivers), 1)
-            senders = senders[_is_in(receivers, changed)]
-        else:
-            changed = senders = self._in_time(number * self.num_nodes + item, 0)
-        first = 1 if kind == "bond" else 0  # layers that are over
-        reached = newest = changed
-        for layer in range(first + 1, self.num_layers + 1):
+            edge = self._bond_edge[place]
+            home = home.repeat_interleave(start.diff()).repeat(2)
+            ends = torch.cat([self._sender[edge], self._receiver[edge]])
+        reached = newest = self._in_time(torch.unique(home * self.num_nodes + ends), 0)
+        for layer in range(2 if kind == "bond" else 1, self.num_layers + 1):
             place, start = gather_items(self._out_pointer, newest % self.num_nodes)
             home = (newest // self.num_nodes).repeat_interleave(start.diff())
             key = home * self.num_nodes + self._receiver[self._out_edge[place]]
             newest = self._in_time(torch.unique(key), layer)
             newest = newest[~_is_in(newest, reached)]
             reached = torch.cat([reached, newest]).sort().values
-        return self._within(item, torch.unique(torch.cat([reached, senders])))
+        return self._within(item, reached)
 
     def _in_time(self, key: Tensor, layer: int) -> Tensor:
         """Returns the nodes whose change after a layer can still arrive at the row."""

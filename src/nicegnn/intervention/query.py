@@ -12,8 +12,7 @@ import torch
 from torch import Tensor
 from torch_geometric.data import Batch
 
-from nicegnn.errors import TargetError
-from nicegnn.graph.batch import replicate
+from nicegnn.errors import GraphError, ShortCutEnds, TargetError
 from nicegnn.graph.case import OWN_KEYS, Case
 from nicegnn.graph.minibatches import GraphStack
 from nicegnn.intervention.background import own_prototypes
@@ -27,13 +26,13 @@ from nicegnn.intervention.intervene import (
     join_messages,
     record_messages,
 )
-from nicegnn.intervention.mechanisms import ElementMask
+from nicegnn.intervention.mixing import mixes_graphs
+from nicegnn.kernels.chain import Chain, read_chain
 from nicegnn.target.frozen_model import LINKS, Target
 from nicegnn.target.message_layers import capture_states
 
 _CPU_NUMBERS = 1_600_000  # messages in one call, of so many numbers together: they fit into a cache
 _GPU_SHARE, _GPU_EDGES = 8, 8_000_000  # one of so many parts of free memory; the most edges
-_COMPARED = 3  # graphs of a batch, to find out whether they are mixed
 _TEMPORARY = 16  # tensors of all messages that a call holds at its peak
 
 
@@ -46,8 +45,8 @@ class SharedState:
     own: Prototypes | None = None  # of the graphs themselves
     stack: GraphStack | None = None
     singles: list[Batch] = field(default_factory=list)  # graphs, for models that take one at a time
-    follower: Any = None  # see `neighbourhoods.find_follower`
-    fused: Any = None  # see `fused.find_fused`; False: kernels cannot run this batch
+    follower: Any = None  # see `neighbourhoods.Follower`
+    fused: Any = None  # see `fused.Fused`
     watch: Callable[[int, int], None] = lambda done, total: None  # told of bonds that are done
 
 
@@ -75,26 +74,50 @@ class Query:
             case = case.with_kinds(kind, max(int(kind.max()) + 1, target.num_edge_kinds))
         self.target, self.case, self.degradation_kind = target, case, degradation
         self.shared = SharedState()
-        find_mixing(target, case.batch)
-        with torch.no_grad(), capture_states(target.model) as states:
-            outs, collected = [], []
-            for part in self._parts:
-                outs.append(target.first_call(part))
-                collected.append(list(states))
-        out = torch.cat(outs)
+        self.chain = _chain_of(target)
+        self.is_batched = target.is_batched  # whether one call of the model takes several graphs
+        out, states = self._first_call()
+        if self.chain is None and mixes_graphs(target, self.stack, out):
+            self.is_batched = False
+            out, states = self._first_call()
         self._check_rows(out)
-        target.settle(out, case.batch)
+        target.settle(out, case.batch, self._parts[0])
         self.clean = target.read(out)[case.rows]  # [B, C]
-        self.states = [torch.cat(layer) for layer in zip(*collected, strict=True)]  # L x [V, F]
+        self.states = states  # L x [V, F]
         self.explained = target.choose(self.clean, explained)  # [B]
         self.chunk_edges = chunk_edges or chosen_chunk(self.states)
         self.chunk_draws = max(1, self.chunk_edges // max(1, case.num_edges))
         self._take(mechanism)
 
+    @torch.no_grad()
+    def _first_call(self) -> tuple[Tensor, list[Tensor]]:
+        """Returns the clean output, and the states that each layer returns, ``L x [V, F]``."""
+        outs, collected = [], []
+        with capture_states(self.target.model) as states:
+            for part in self._parts:
+                outs.append(self.target.call(part))
+                collected.append(list(states))
+        if not states:
+            raise TargetError(
+                "No MessagePassing layer of the model ran. `inputs` must call the model that it is "
+                "given: inputs=lambda model, batch: model(...)."
+            )
+        return torch.cat(outs), [torch.cat(layer) for layer in zip(*collected, strict=True)]
+
     @property
     def report(self) -> InterventionReport:
         """Report of the last intervention."""
         return self.shared.report
+
+    @property
+    def notes(self) -> list[str]:
+        """What a user should know of the model."""
+        if self.is_batched or not self.target.is_batched:
+            return []
+        return [
+            "A graph's output depends on the other graphs of its batch, so the model was run "
+            "graph by graph. Give its normalisation `batch`, or running statistics."
+        ]
 
     def losing(self, degradation: str) -> Query:
         """Returns the same query with another kind of loss, see `Target.degradation`."""
@@ -136,9 +159,7 @@ class Query:
             for part in self._parts:
                 gate, call = self.clean.new_ones(part.num_edges), partial(self.target.call, part)
                 parts.append(record_messages(self.target.model, call, gate, part.edge_index))
-            # edges of a graph need not lie side by side
-            place = self.case.edge_batch.argsort(stable=True).argsort() if len(parts) > 1 else None
-            self.shared.clean = join_messages(parts, place)
+            self.shared.clean = join_messages(parts)
         return self.shared.clean
 
     @property
@@ -208,24 +229,18 @@ class Query:
 
         Draws count up from ``first``, or are those of ``draw``, ``[N]``.
         """
-        num_draws, case = gate.size(0), self.case
+        num_draws, num_graphs = gate.size(0), self.case.num_graphs
         if draw is None:
             draw = torch.arange(first, first + num_draws, device=gate.device)
-        if self.target.is_batched:
-            copies = replicate(case.batch, num_draws)
-            edges = torch.arange(case.num_edges, device=gate.device).repeat(num_draws)
-            draws = draw.repeat_interleave(case.num_edges)
-            out = self.damaged(copies, edges, gate.reshape(-1), draws, stream)
-            return out.view(num_draws, -1, out.size(1))[:, case.rows]
+        number = torch.arange(num_draws * num_graphs, device=gate.device)  # of a copy of a graph
         answers = []
-        for own_gate, own_draw in zip(gate, draw, strict=True):
-            row = []
-            for graph, part in enumerate(self._parts):
-                edges = (case.edge_batch == graph).nonzero().view(-1)
-                draws = own_draw.expand_as(edges)
-                row.append(self.damaged(part, edges, own_gate[edges], draws, stream))
-            answers.append(torch.cat(row)[case.rows])
-        return torch.stack(answers)
+        for copy_of in torch.split(number, number.numel() if self.is_batched else 1):
+            edges, home = self.stack.edges_of(copy_of % num_graphs)
+            row = copy_of[home] // num_graphs
+            copies = self.copies(copy_of % num_graphs)
+            answers.append(self.damaged(copies, edges, gate[row, edges], draw[row], stream))
+        out = torch.cat(answers)
+        return out.view(num_draws, -1, out.size(1))[:, self.case.rows]
 
     def damaged(
         self, batch: Batch, edges: Tensor, gate: Tensor, draw: Tensor, stream: int
@@ -246,20 +261,24 @@ class Query:
         ) as self.shared.report:
             return self.target.call(batch)
 
-    def own_rows(self, output: Tensor, graph: Tensor, copies: Batch) -> Tensor:
-        """Returns the explained output row of each copy, ``[K, C]``."""
-        if self.target.level != "node":
-            return output
-        return output[self.case.rows[graph] - self.case.batch.ptr[graph] + copies.ptr[:-1]]
+    def copies(self, graph: Tensor) -> Batch:
+        """Returns a batch of copies of graphs, ``[K]``."""
+        if not self.stack.is_complete:
+            raise GraphError(
+                "`graphs` must be a batch that can be taken apart (got attributes that belong to "
+                f"no node, edge or graph: {sorted(self.stack.lost)}). Pass a list of graphs, or "
+                "name what the model reads in `inputs`."
+            )
+        return self.stack.take(graph)
 
     @property
     def _parts(self) -> list[Batch]:
         """The batch, or its graphs if a call of the model takes only one of them."""
-        if self.target.is_batched or self.case.num_graphs == 1:
+        if self.is_batched or self.case.num_graphs == 1:
             return [self.case.batch]
         if not self.shared.singles:
             numbers = torch.split(torch.arange(self.case.num_graphs), 1)
-            self.shared.singles = [self.stack.take(one) for one in numbers]
+            self.shared.singles = [self.copies(one) for one in numbers]
         return self.shared.singles
 
     def _check_rows(self, out: Tensor) -> None:
@@ -288,10 +307,10 @@ class Query:
         units = {"node": part.num_nodes, "edge": part.num_edges}
         units |= {"pair": pairs.size(1)} if isinstance(pairs, Tensor) else {}
         unit = next((name for name, size in units.items() if size == number), None)
-        if self.target.may_take_batches or unit is None:
+        if self.target.is_batched or unit is None:
             return
         with torch.no_grad():
-            doubled = self.target.call(replicate(part, 2)).size(1)
+            doubled = self.target.call(self.copies(torch.zeros(2, dtype=torch.long))).size(1)
         if doubled == 2 * number:
             advice = "Pass `index=` to explain nodes." if unit == "node" else LINKS
             raise TargetError(
@@ -300,65 +319,14 @@ class Query:
             )
 
 
-@torch.no_grad()
-def find_mixing(target: Target, batch: Batch) -> None:
-    """Notes on the target whether a graph's answer depends on the other graphs of its batch.
-
-    The clean answers of up to three graphs alone are compared with those in one batch, beside
-    copies of them with masked messages. They differ if a normalisation has no ``batch`` or no
-    running statistics. Such a model must be run graph by graph, because all noise draws of a
-    graph go into one batch. The target remembers the result until the model's weights change.
-
-    Raises:
-        TargetError: if two clean answers of the same graph differ, or another model answers.
-    """
-    facts = target.facts
-    sizes = torch.bincount(batch.batch[batch.edge_index[0]], minlength=batch.num_graphs)
-    if facts.mixes_is_known or int(sizes.max()) == 0:
-        return
-    facts.mixes, parts, together = False, [batch], batch
-    if batch.num_graphs > 1:
-        order = torch.where(sizes > 0, sizes, sizes.max() + 1).argsort(stable=True)  # small first
-        order = order[: min(_COMPARED, int((sizes > 0).sum()))]
-        stack = GraphStack(batch, batch.edge_index.device, wanted=target.may_read)
-        if not stack.is_complete:
-            return  # nobody can tell which part belongs to which graph
-        parts, together = [stack.take(graph) for graph in torch.split(order, 1)], stack.take(order)
-    with capture_states(target.model) as states:
-        answers = [target.call(part) for part in parts]
-    if not states:
-        raise TargetError(
-            "No MessagePassing layer of the model ran. `inputs` must call the model that it is "
-            "given: inputs=lambda model, batch: model(...)."
-        )
-    alone, rows = torch.cat(answers), together.num_graphs
-    rows = together.num_nodes if target.level == "node" else rows
-    if alone.size(0) != rows or not bool(torch.isfinite(alone).all()):
-        return  # another check names the reason
-    again = target.call(parts[0])
-    if not _is_close(again, answers[0]):
-        raise TargetError(
-            "Two calls of the model on the same graph must give the same output (they differ by "
-            f"{float((answers[0] - again).abs().max()):.2g}). It draws random numbers in "
-            "evaluation mode too: use nn.Dropout, or F.dropout(..., training=self.training)."
-        )
-    if target.batched is None and target.may_take_batches:
-        copies, num_edges = replicate(together, 2), together.edge_index.size(1)
-        gate = alone.new_ones(2 * num_edges)
-        gate[num_edges:] = torch.arange(num_edges, device=gate.device) % 3 // 2  # two of three
-        with intervene(target.model, ElementMask(), gate, edge_index=copies.edge_index):
-            out = target.call(copies)
-        facts.mixes = out.size(0) != 2 * rows or not _is_close(out[:rows], alone)
-        if not facts.mixes and _is_close(out[rows:], alone):
-            return  # graphs whose messages do not matter tell nothing
-    facts.mixes_is_known = True
-
-
-def _is_close(out: Tensor, expected: Tensor) -> bool:
-    """Whether two outputs differ by no more than rounding errors."""
-    largest = expected.abs().max().clamp(min=1e-3)
-    limit = torch.finfo(expected.dtype).eps ** 0.5 * largest
-    return out.shape == expected.shape and bool(((out - expected).abs() <= limit).all())
+def _chain_of(target: Target) -> Chain | None:
+    """Returns the form that kernels run, of a reference model that is called in the usual way."""
+    if target.level != "graph" or target.inputs is not None or not target.is_batched:
+        return None
+    try:
+        return read_chain(target.model)
+    except ShortCutEnds:
+        return None
 
 
 def chosen_chunk(states: Sequence[Tensor]) -> int:

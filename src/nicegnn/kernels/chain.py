@@ -12,9 +12,9 @@ no :math:`R`, SAGE and GCN no :math:`W_2`; a GCN maps states before it sends the
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -24,11 +24,6 @@ from nicegnn.errors import ShortCutEnds
 from nicegnn.target.zoo import GCN, GIN, GINE, READOUTS, SAGE
 
 KINDS: dict[type, str] = {GIN: "gin", GINE: "gine", GCN: "gcn", SAGE: "sage"}
-_MLP, _NORMED = [nn.Linear, nn.BatchNorm1d, nn.ReLU, nn.Linear], [nn.BatchNorm1d, nn.ReLU]
-
-
-class CannotFuse(ShortCutEnds):
-    """The model or the batch is not one that kernels can run; the text says why."""
 
 
 @dataclass(frozen=True)
@@ -43,11 +38,6 @@ class Layer:
     second: tuple[Tensor, Tensor] | None = None  # W_2, [H, out], and b_2
     root: float = 0.0  # share of a node's own state in its sum, r
     edge: nn.Module | None = None  # map of bond features that messages gain (GINE)
-
-    @property
-    def message_size(self) -> int:
-        """Columns of messages."""
-        return self.shift.numel() if self.weight is None else self.weight.size(0)
 
     def sent(self, state: Tensor) -> Tensor:
         """Returns what nodes of these states send, before anything of an edge, ``[V, F]``."""
@@ -87,53 +77,45 @@ class Chain:
 
 
 def read_chain(model: Any) -> Chain:
-    """Returns the chain that a reference model is.
+    """Returns the chain that a reference model is, unless it was changed (see `fused.Fused`).
 
     Raises:
-        CannotFuse: if it is none that kernels know, or was changed.
+        ShortCutEnds: if it is none that kernels know.
     """
     kind = KINDS.get(type(model))
     if kind is None or model.readout is READOUTS["max"]:
-        taken = "a maximum" if kind else type(model).__name__
-        raise CannotFuse(f"Kernels do not know {taken}.")
-    with torch.no_grad():
-        pairs = zip(model.convs, model.acts, strict=True)
-        layers = [_layer(kind, conv, act) for conv, act in pairs]
+        raise ShortCutEnds(f"Kernels do not know {type(model).__name__}, or a maximum.")
+    try:
+        with torch.no_grad():
+            layers = [_layer(kind, *pair) for pair in zip(model.convs, model.acts, strict=True)]
+    except (AttributeError, TypeError, ValueError) as error:
+        raise ShortCutEnds("Kernels do not know a layer of the model.") from error
     names = tuple(f"convs.{number}" for number in range(len(layers)))
     return Chain(kind, layers, model.readout is READOUTS["mean"], model.head, names)
 
 
 def _layer(kind: str, conv: Any, act: Any) -> Layer:
-    is_mlp = kind in ("gin", "gine")
-    parts, wanted = (conv.nn, _MLP) if is_mlp else (act, _NORMED)
-    is_usual = isinstance(parts, nn.Sequential) and [type(one) for one in parts] == wanted
-    if not is_usual or (is_mlp and type(act) is not nn.ReLU) or conv.explain is not None:
-        raise CannotFuse(f"Kernels do not know this layer: {conv}, {act}.")
-    if is_mlp:
-        first, norm, _, last = parts
-        _, (weight,), shift = _normed(norm, first.bias, first.weight)
-        second = last.weight.t().contiguous(), last.bias.clone()
-        root, edge = 1.0 + float(conv.eps), conv.lin if kind == "gine" else None
-        return Layer(shift, weight=weight, second=second, root=root, edge=edge)
+    if conv.explain is not None:
+        raise ShortCutEnds("A layer is left out, or explained in a way of its own.")
     if kind == "gcn":
-        scale, (before,), shift = _normed(parts[0], conv.bias, conv.lin.weight)
+        scale, shift, before = _normed(act[0], conv.bias, conv.lin.weight)
         return Layer(shift, before=before, scale=scale)
-    _, (weight, own), shift = _normed(
-        parts[0], conv.lin_l.bias, conv.lin_l.weight, conv.lin_r.weight
-    )
-    return Layer(shift, weight=weight, own=own)
+    if kind == "sage":
+        _, shift, *maps = _normed(act[0], conv.lin_l.bias, conv.lin_l.weight, conv.lin_r.weight)
+        return Layer(shift, weight=maps[0], own=maps[1])
+    first, norm, _, last = conv.nn
+    _, shift, weight = _normed(norm, first.bias, first.weight)
+    second = last.weight.t().contiguous(), last.bias.clone()
+    edge = conv.lin if kind == "gine" else None
+    return Layer(shift, weight=weight, second=second, root=1.0 + float(conv.eps), edge=edge)
 
 
-def _normed(
-    norm: nn.BatchNorm1d, bias: Tensor, *weights: Tensor
-) -> tuple[Tensor, list[Tensor], Tensor]:
-    """Joins linear maps with the normalisation of their sum: its scale, the maps, their shift."""
-    assert norm.running_mean is not None  # see `zoo`
-    assert norm.running_var is not None
+def _normed(norm: Any, bias: Tensor, *weights: Tensor) -> list[Tensor]:
+    """Joins linear maps with the normalisation of their sum: its scale, their shift, the maps."""
     scale = norm.weight.double() / (norm.running_var.double() + norm.eps).sqrt()
     shift = (bias.double() - norm.running_mean.double()) * scale + norm.bias.double()
     maps = [(weight.double().t() * scale).float().contiguous() for weight in weights]
-    return scale.float(), maps, shift.float()
+    return [scale.float(), shift.float(), *maps]
 
 
 @dataclass(frozen=True)
@@ -146,6 +128,15 @@ class Damage:
     row: Tensor  # row of what comes in its place in each draw, [J, N]
     values: list[Tensor]  # what bonds can say in each layer, L x [R, F]
     x: Tensor  # what atoms can be for the first layer, [R, F]
+
+
+class Stage(NamedTuple):
+    """What happens in one layer of a clean pass."""
+
+    sent: Tensor  # what nodes send, [V, F]
+    message: Tensor  # messages without coefficients, [E, F]
+    inner: Tensor  # what the first ReLU gets, [V, H]
+    state: Tensor  # new states, [V, out]
 
 
 @dataclass(frozen=True)
@@ -161,24 +152,16 @@ class CleanPass:
     outer: Tensor  # the same, where a message holds its own coefficient (GCN) already, [E]
     loop: Tensor | None  # of each node's own message, where layers add self-loops (GCN), [V]
     terms: list[Tensor | None]  # what each layer adds to messages before a ReLU (GINE), [E, F]
+    ptr: Tensor  # first node of each graph, [B + 1]
+    stages: list[Stage]  # what happens in each layer
 
-    def stages(self) -> Iterator[tuple[Tensor, Tensor, Tensor, Tensor]]:
-        """Yields what nodes of each layer send, messages, what the first ReLU gets, and states.
-
-        Messages are ``[E, F]``, without coefficients, all others ``[V, F]``.
-        """
-        state = self.x
-        for layer, term in zip(self.chain.layers, self.terms, strict=True):
-            sent = layer.sent(state)
-            message = sent.index_select(0, self.edge_index[0])
-            message = message if term is None else (message + term).relu()
-            weighted = self.coefficient.unsqueeze(1) * message
-            total = torch.zeros_like(sent).index_add(0, self.edge_index[1], weighted)
-            if self.loop is not None:
-                total = total + self.loop.unsqueeze(1) * sent
-            inner = layer.inner(state, total)
-            state = layer.finish(inner)
-            yield sent, message, inner, state
+    def output(self) -> Tensor:
+        """Returns the raw output of the model, ``[B, C]``."""
+        state = self.stages[-1].state
+        pooled = state.new_zeros(self.num_graphs, state.size(1)).index_add(0, self.batch, state)
+        if self.chain.is_mean:
+            pooled = pooled / torch.bincount(self.batch).clamp(min=1).unsqueeze(1)
+        return self.chain.head(pooled)
 
     def padded_terms(self, width: int) -> Tensor:
         """Returns what all layers but the first add to messages, ``[L, E, W]``."""
@@ -194,25 +177,37 @@ def clean_pass(chain: Chain, batch: Any) -> CleanPass:
     """Returns the clean pass over a batch.
 
     Raises:
-        CannotFuse: if kernels do not know how layers see this batch.
+        ShortCutEnds: if kernels do not know how layers see this batch.
     """
     x, edge_index, edge_attr = batch.x, batch.edge_index, batch.get("edge_attr")
     (sender, receiver), num_nodes = edge_index, x.size(0)
     if x.dtype != torch.float32:
-        raise CannotFuse(f"Kernels calculate in float32 (got {x.dtype}).")
+        raise ShortCutEnds(f"Kernels calculate in float32 (got {x.dtype}).")
     coefficient, loop = x.new_ones(receiver.numel()), None
     outer = coefficient
     if chain.kind == "gcn":
         if bool((sender == receiver).any()):
-            raise CannotFuse("A graph has self-loops of its own.")
+            raise ShortCutEnds("A graph has self-loops of its own.")
         weight = gcn_norm(edge_index, None, num_nodes, dtype=x.dtype)[1]
         coefficient, loop = weight[: receiver.numel()], weight[receiver.numel() :]
     elif chain.kind == "sage":
         count = torch.bincount(receiver, minlength=num_nodes).clamp(min=1)
         coefficient = outer = count.to(x.dtype).reciprocal()[receiver]
     terms = [None if layer.edge is None else layer.edge(edge_attr) for layer in chain.layers]
+    state, stages = x, list[Stage]()
+    for layer, term in zip(chain.layers, terms, strict=True):
+        sent = layer.sent(state)
+        message = sent.index_select(0, sender)
+        message = message if term is None else (message + term).relu()
+        weighted = coefficient.unsqueeze(1) * message
+        total = torch.zeros_like(sent).index_add(0, receiver, weighted)
+        if loop is not None:
+            total = total + loop.unsqueeze(1) * sent
+        inner = layer.inner(state, total)
+        state = layer.finish(inner)
+        stages.append(Stage(sent, message, inner, state))
     graphs = chain, x, edge_index, batch.batch, int(batch.num_graphs)
-    return CleanPass(*graphs, coefficient, outer, loop, terms)
+    return CleanPass(*graphs, coefficient, outer, loop, terms, batch.ptr, stages)
 
 
 class PackedChain:

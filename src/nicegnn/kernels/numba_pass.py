@@ -13,7 +13,7 @@ import torch
 from numba import njit
 from torch import Tensor
 
-from nicegnn.kernels.chain import Chain, CleanPass, Damage, PackedChain
+from nicegnn.kernels.chain import CleanPass, Damage, PackedChain
 
 MOST_NODES = 1024  # of a graph: a bond looks at each of them once
 _BLOCK = 128  # bonds that a thread takes at a time
@@ -57,6 +57,16 @@ def _above(value, floor):
     return value if value > floor else floor  # `max` also looks for NaN, and is slow
 
 
+@njit(inline="always", **_SETTINGS)
+def _reach(node, start, number, reached, count):
+    """Numbers a node, if it has no number yet, and returns how many have one."""
+    if number[node - start] >= 0:
+        return count
+    number[node - start] = count
+    reached[count] = node
+    return count + 1
+
+
 @njit(nogil=True, **_SETTINGS)
 def _finished(inner, second, second_shift, has_second):
     """States of a layer from what its first ReLU gets, ``[R, W]``; `Layer.finish`."""
@@ -92,33 +102,17 @@ def _passes(
         number = np.full(size, -1, np.int32)  # of a node among those reached
         reached = np.empty(size, np.int64)  # nearest first
         counts = np.empty(num_layers, np.int64)  # reached nodes after each layer
-        count, first = 0, atom[job]
+        first, count = atom[job], 0
         if first >= 0:
-            number[first - start] = 0
-            reached[0] = first
-            count = 1
-            for place in range(pointer[first], pointer[first + 1]):
-                neighbour = receiver[leaving[place]]
-                if number[neighbour - start] < 0:
-                    number[neighbour - start] = count
-                    reached[count] = neighbour
-                    count += 1
-        for side in range(2):
-            edge = edges[job, side]
-            if edge >= 0 and number[receiver[edge] - start] < 0:
-                number[receiver[edge] - start] = count
-                reached[count] = receiver[edge]
-                count += 1
+            count = _reach(first, start, number, reached, count)
+        for edge in edges[job]:
+            if edge >= 0:
+                count = _reach(receiver[edge], start, number, reached, count)
         counts[0] = count
-        for layer in range(1, num_layers):
-            for i in range(counts[layer - 1]):
-                node = reached[i]
-                for place in range(pointer[node], pointer[node + 1]):
-                    neighbour = receiver[leaving[place]]
-                    if number[neighbour - start] < 0:
-                        number[neighbour - start] = count
-                        reached[count] = neighbour
-                        count += 1
+        for layer in range(0 if first >= 0 else 1, num_layers):
+            for i in range(counts[max(layer - 1, 0)]):
+                for place in range(pointer[reached[i]], pointer[reached[i] + 1]):
+                    count = _reach(receiver[leaving[place]], start, number, reached, count)
             counts[layer] = count
         change = np.zeros((count * num_draws, wide), np.float32)  # of states, by node and draw
         old = np.empty(wide, np.float32)  # the clean message of an edge
@@ -128,50 +122,40 @@ def _passes(
             found_state = np.empty((rows, wide), np.float32)
             for i in range(now):
                 found_state[i * num_draws : (i + 1) * num_draws] = inner[layer, reached[i]]
-            total = found_state  # what nodes receive; mapped already in the first layer
-            if layer > 0:
+            total, moved = found_state, change  # mapped already in the first layer
+            if layer > 0:  # what nodes receive
                 total = np.zeros((rows, wide), np.float32)
-                moved = change
                 if has_before:
                     moved = np.zeros((known * num_draws, wide), np.float32)
                     _add_product(change, before[layer], known * num_draws, moved)
-                for i in range(known):
-                    node = reached[i]
-                    for place in range(pointer[node], pointer[node + 1]):
-                        edge = leaving[place]
-                        if edge == edges[job, 0] or edge == edges[job, 1]:
-                            continue
-                        share = coefficient[edge]
-                        target = number[receiver[edge] - start] * num_draws
-                        for draw in range(num_draws):
-                            new, into = moved[i * num_draws + draw], total[target + draw]
-                            if has_terms:
-                                for j in range(wide):
-                                    clean = sent[layer, node, j] + terms[layer, edge, j]
-                                    into[j] += _above(clean + new[j], zero) - _above(clean, zero)
-                            else:
-                                for j in range(wide):
-                                    into[j] += share * new[j]
-                    if loop.shape[0] > 0:
-                        for r in range(i * num_draws, (i + 1) * num_draws):
-                            for j in range(wide):
-                                total[r, j] += loop[node] * moved[r, j]
             elif first >= 0:  # the atom itself, and what it sends
+                known = 1
                 for draw in range(num_draws):
                     other = row[job, draw]
-                    into = found_state[draw]
                     for j in range(wide):
-                        into[j] += atom_own[other, j] - first_own[first, j]
-                        if loop.shape[0] > 0:
-                            into[j] += loop[first] * (atom_sent[other, j] - first_sent[first, j])
-                for place in range(pointer[first], pointer[first + 1]):
+                        found_state[draw, j] += atom_own[other, j] - first_own[first, j]
+                        moved[draw, j] = atom_sent[other, j] - first_sent[first, j]
+            for i in range(known):
+                node = reached[i]
+                for place in range(pointer[node], pointer[node + 1]):
                     edge = leaving[place]
+                    if edge == edges[job, 0] or edge == edges[job, 1]:
+                        continue
+                    share = coefficient[edge]
                     target = number[receiver[edge] - start] * num_draws
                     for draw in range(num_draws):
-                        into, other = found_state[target + draw], row[job, draw]
+                        new, into = moved[i * num_draws + draw], total[target + draw]
+                        if has_terms:
+                            for j in range(wide):
+                                clean = sent[layer, node, j] + terms[layer, edge, j]
+                                into[j] += _above(clean + new[j], zero) - _above(clean, zero)
+                        else:
+                            for j in range(wide):
+                                into[j] += share * new[j]
+                if loop.shape[0] > 0:
+                    for r in range(i * num_draws, (i + 1) * num_draws):
                         for j in range(wide):
-                            moved_by = atom_sent[other, j] - first_sent[first, j]
-                            into[j] += coefficient[edge] * moved_by
+                            total[r, j] += loop[node] * moved[r, j]
             for side in range(2):  # the bond's own messages
                 edge = edges[job, side]
                 if edge < 0:
@@ -209,34 +193,28 @@ def _passes(
                     out[job, draw, j] += change[i * num_draws + draw, j]
 
 
-def packed(chain: Chain, device: torch.device) -> PackedChain:
-    """Returns the weights of a chain as the kernel reads them, in whole vectors of numbers."""
-    return PackedChain(chain, -(-chain.width // 8) * 8, device)
-
-
 class Passes:
-    """Damaged passes over one batch; ``ptr`` is the first node of each graph."""
+    """Damaged passes over one batch."""
 
-    def __init__(self, packed: PackedChain, clean: CleanPass, ptr: Tensor) -> None:
-        self.packed = packed
-        chain, (sender, receiver) = packed.chain, clean.edge_index
-        num_nodes, width = clean.x.size(0), packed.width
+    def __init__(self, clean: CleanPass) -> None:
+        chain, (sender, receiver) = clean.chain, clean.edge_index
+        width = -(-chain.width // 8) * 8  # whole vectors of numbers
+        self.packed = packed = PackedChain(chain, width, clean.x.device)
+        num_nodes = clean.x.size(0)
         leaving = sender.argsort(stable=True)  # edges by their sender
         pointer = torch.zeros(num_nodes + 1, dtype=torch.long)
         pointer[1:] = torch.bincount(sender, minlength=num_nodes).cumsum(0)
         sent, inner, state = (torch.zeros(len(chain.layers), num_nodes, width) for _ in range(3))
-        for number, (own, message, *rest) in enumerate(clean.stages()):
-            for store, value in zip((inner, state), rest, strict=True):
-                store[number, :, : value.size(1)] = value
-            if number:
-                sent[number, :, : own.size(1)] = own
-            else:  # first messages are known by edge
-                first_mapped = packed.mapped_first(message)
-        self.size = ptr.diff()
+        for number, stage in enumerate(clean.stages):
+            for store, value in zip((sent, inner, state), (stage.sent, *stage[2:]), strict=True):
+                if number or store is not sent:  # first messages are known by edge
+                    store[number, :, : value.size(1)] = value
+        first_mapped = packed.mapped_first(clean.stages[0].message)
+        self.size = clean.ptr.diff()
         self.pooled_clean = torch.zeros(clean.num_graphs, width)
         self.pooled_clean.index_add_(0, clean.batch, state[-1])
         tensors = (
-            *(ptr, pointer, leaving, sender, receiver, clean.coefficient, clean.outer),
+            *(clean.ptr, pointer, leaving, sender, receiver, clean.coefficient, clean.outer),
             torch.zeros(0) if clean.loop is None else clean.loop,
             clean.padded_terms(width) if chain.kind == "gine" else torch.zeros(0, 0, 0),
             *(first_mapped, *packed.of_atoms(clean.x)),

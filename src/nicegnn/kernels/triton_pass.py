@@ -12,7 +12,8 @@ import torch
 import triton
 from torch import Tensor
 
-from nicegnn.kernels.chain import CannotFuse, Chain, CleanPass, Damage, PackedChain
+from nicegnn.errors import ShortCutEnds
+from nicegnn.kernels.chain import CleanPass, Damage, PackedChain
 from nicegnn.kernels.triton_kernels import pass_kernel
 
 SIZES = (32, 64, 128)  # nodes of a graph are padded to one of these
@@ -20,29 +21,21 @@ _MOST_WIDE = 128  # columns of states
 _DRAWS = 4  # draws that one program runs, one after the other
 
 
-def packed(chain: Chain, device: torch.device) -> PackedChain:
-    """Returns the weights of a chain as the kernel reads them.
-
-    Raises:
-        CannotFuse: if states are too wide.
-    """
-    width = max(16, triton.next_power_of_2(chain.width))
-    if width > _MOST_WIDE:
-        raise CannotFuse(f"States are too wide for a kernel (got {chain.width} columns).")
-    return PackedChain(chain, width, device)
-
-
 class Passes:
-    """Damaged passes over one batch; ``ptr`` is the first node of each graph.
+    """Damaged passes over one batch.
 
     Raises:
-        CannotFuse: if the batch does not allow it.
+        ShortCutEnds: if states are too wide, or the batch does not allow it.
     """
 
-    def __init__(self, packed: PackedChain, clean: CleanPass, ptr: Tensor) -> None:
-        self.packed, self.clean = packed, clean
-        _, message, self.first_inner, _ = next(clean.stages())
-        self.first_mapped = packed.mapped_first(message)
+    def __init__(self, clean: CleanPass) -> None:
+        width, ptr = max(16, triton.next_power_of_2(clean.chain.width)), clean.ptr
+        if width > _MOST_WIDE:
+            raise ShortCutEnds(f"States are too wide for a kernel (got {width} columns).")
+        self.clean, self.packed = clean, PackedChain(clean.chain, width, clean.x.device)
+        packed = self.packed
+        self.first_inner = clean.stages[0].inner
+        self.first_mapped = packed.mapped_first(clean.stages[0].message)
         self.first = packed.of_atoms(clean.x)
         edge_index, device = clean.edge_index, clean.x.device
         size = ptr.diff()
@@ -56,13 +49,11 @@ class Passes:
         self.graphs = self.graphs.int().contiguous()
         column, row = edge_index - ptr[home]  # [E] each
         self.local = torch.stack([column, row], dim=1).int()  # [E, 2]
-        most_edges, total, is_mixed = torch.stack(
-            [count.max(), space.sum(), (home.diff() < 0).any().long()]
-        ).tolist()
+        most_edges, total = torch.stack([count.max(), space.sum()]).tolist()
         self.has_edge = packed.chain.kind == "gine"
         self.most_edges = max(16, triton.next_power_of_2(most_edges)) if self.has_edge else 16
-        if total >= 2**31 or self.most_edges > 512 or (self.has_edge and is_mixed):
-            raise CannotFuse("The batch, or a graph, is too large, or edges of graphs are mixed.")
+        if total >= 2**31 or self.most_edges > 512:
+            raise ShortCutEnds("The batch, or a graph, is too large.")
         self.adjacency = self.terms = clean.x.new_zeros(max(1, total))
         if self.has_edge:
             self.terms = clean.padded_terms(packed.width)

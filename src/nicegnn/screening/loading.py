@@ -211,8 +211,9 @@ def _try(subject: Pretrained) -> None:
         graph = subject.featurizer(PROBE)
         target = Target(subject.model, mode=MODES[card.task])
         with torch.no_grad(), target.frozen():
-            out = target.first_call(to_batch(graph).to(target.device))
-            target.settle(out)
+            batch = to_batch(graph).to(target.device)
+            out = target.call(batch)
+            target.settle(out, batch)
             target.read(out)
     except TargetError as error:
         raise ConfigError(f"{error} Commands say it by --task ({card.task} here).") from error

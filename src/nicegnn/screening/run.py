@@ -87,8 +87,6 @@ class ShardWork:
                 f"The model {config.model.model} or its explainer differs from the one at the "
                 "start of the run. Let all workers read the same files."
             )
-        # kernels begin after many graphs and round otherwise: nothing may depend on earlier calls
-        subject.explainer.target.facts.fusion = None
         schema = {**ROW, **(ATOMS if config.atoms else {}), **dict.fromkeys(self.own, str)}
         if isinstance(subject.explainer, Ensemble):
             schema |= {**ENSEMBLE, **dict.fromkeys(subject.explainer.columns, str)}

@@ -76,34 +76,18 @@ class ChempropModel(nn.Module):
     """A Chemprop v2 ``MPNN`` that takes PyG graphs; it shares all weights and changes nothing.
 
     `NICE(mpnn)` makes one by itself. Outputs are logits, never probabilities, and values of a
-    regression in their own unit. Several tasks are columns: name one by ``target=``.
-
-    Args:
-        column: the one task that is explained, by default all that the predictor has.
-        head: what is explained, a function ``(predictor, Z) -> [B, columns]`` of the predictor and
-            its input, for predictors that have no single logit or value for a task; say ``mode``.
-        featurise: Chemprop's featuriser of molecules, by default the one with as many features as
-            the model reads.
+    regression in their own unit, without their uncertainty. Several tasks are columns: name one by
+    ``target=``, or by ``column``, which leaves out the others.
     """
 
-    is_followed = False  # sums by scatter_reduce, see `neighbourhoods`
-
-    def __init__(
-        self,
-        mpnn: Any,
-        *,
-        column: int | None = None,
-        head: Callable[[Any, Tensor], Tensor] | None = None,
-        featurise: Callable[..., Any] | None = None,
-    ) -> None:
+    def __init__(self, mpnn: Any, *, column: int | None = None) -> None:
         super().__init__()
         _check_parts(mpnn)
         self.message_passing = Sends(mpnn.message_passing)
         self.agg, self.bn, self.X_d_transform = mpnn.agg, mpnn.bn, mpnn.X_d_transform
         self.predictor = mpnn.predictor
-        self.mode: Mode = "auto" if head is not None else _mode_of(mpnn.predictor, column)
-        self.head = head or partial(_logits, column, self.mode)
-        self.featurise = featurise or _featurizer_of(mpnn.message_passing)
+        self.mode, self.column = _mode_of(mpnn.predictor, column), column
+        self.featurise = _featurizer_of(mpnn.message_passing)
 
     @property
     def featurizer(self) -> OwnFeaturizer:
@@ -131,7 +115,23 @@ class ChempropModel(nn.Module):
         _check_width("descriptors of molecules (x_d)", X_d, predictor.input_dim - H.size(1))
         if X_d is not None:
             H = torch.cat([H, self.X_d_transform(X_d)], dim=1)
-        return self.head(predictor, H)
+        return self._logits(H)
+
+    def _logits(self, Z: Tensor) -> Tensor:
+        """Returns logits, or values in their own unit (in evaluation mode they are), ``[B, C]``.
+
+        Those of a Dirichlet are log(alpha) of classes, and log(alpha_1) - log(alpha_0) of a label.
+        """
+        predictor: Any = self.predictor
+        is_value, is_several = self.mode == "regression", self.mode == "multiclass"
+        out: Tensor = predictor(Z) if is_value else predictor.train_step(Z)
+        if "Dirichlet" in type(predictor).__name__:
+            out = out.log()
+            out = out if is_several else out[..., 1] - out[..., 0]
+        if is_several:
+            return out[:, self.column or 0]
+        out = out[..., 0] if out.dim() == 3 else out  # a value comes before its uncertainty
+        return out if self.column is None else out[:, self.column : self.column + 1]
 
     def read_graphs(self, molecules: Any) -> Any:
         """Returns graphs of SMILES, RDKit molecules, datapoints, or a dataset of Chemprop.
@@ -190,7 +190,7 @@ def _check_width(what: str, value: Tensor | None, wanted: int) -> None:
     if width != wanted:
         raise GraphError(
             f"This model reads {wanted} {what} (got {width}). Pass Chemprop's MoleculeDatapoint "
-            "objects with what it was trained on, or ChempropModel(mpnn, featurise=...)."
+            "objects with what it was trained on."
         )
 
 
@@ -247,27 +247,7 @@ def _mode_of(predictor: Any, column: int | None) -> Mode:
         return "multiclass"
     if isinstance(predictor, parts.BinaryClassificationFFNBase):
         return "binary" if num == 1 or column is not None else "multilabel"
-    if predictor.n_targets == 1:
-        return "regression"
-    raise TargetError(
-        f"{name} predicts {predictor.n_targets} numbers for a task, a value and its uncertainty. "
-        "Pass ChempropModel(mpnn, head=...) of nicegnn.target.chemprop: head=lambda predictor, Z: "
-        "predictor(Z)[..., 0] with mode='regression' explains the values."
-    )
-
-
-def _logits(column: int | None, mode: Mode, predictor: Any, Z: Tensor) -> Tensor:
-    """Returns logits, or values in their own unit (in evaluation mode they are), ``[B, C]``.
-
-    Those of a Dirichlet are log(alpha) of classes, and log(alpha_1) - log(alpha_0) of a label.
-    """
-    out: Tensor = predictor(Z) if mode == "regression" else predictor.train_step(Z)
-    if "Dirichlet" in type(predictor).__name__:
-        out = out.log()
-        out = out if mode == "multiclass" else out[..., 1] - out[..., 0]
-    if mode == "multiclass":
-        return out[:, column or 0]
-    return out if column is None else out[:, column : column + 1]
+    return "regression"
 
 
 def _featurizer_of(passing: Any) -> Callable[..., Any]:

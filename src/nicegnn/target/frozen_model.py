@@ -6,7 +6,6 @@ import copy
 import inspect
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
 from typing import Any, Literal, get_args
 
 import torch
@@ -20,7 +19,7 @@ from nicegnn.graph.kinds import Kinds
 from nicegnn.store import tensor_digest
 from nicegnn.target.chemprop import adapted
 from nicegnn.target.message_layers import Adapter, message_layers, unwrap
-from nicegnn.target.output import LastStep, Mode, OutputReader, ReturnType
+from nicegnn.target.output import Mode, OutputReader, ReturnType, step_behind
 from nicegnn.target.private_copy import PrivateCopy
 
 Level = Literal["graph", "node", "pair"]
@@ -33,18 +32,6 @@ LINKS = (
     "takes them in another way, explain one pair: pass `inputs`, a function (model, batch) that "
     "returns the score of that pair as shape [1, 1], with batched=False and mode='binary'."
 )
-
-
-@dataclass
-class Facts:
-    """What a model with certain weights is like: it saves time and changes no number."""
-
-    weights: tuple[object, ...]  # for which all this holds, see `Target.weights`
-    mixes: bool = False  # whether outputs of a batch's graphs depend on each other
-    mixes_is_known: bool = False
-    not_followed: dict[str, str] = field(default_factory=dict)  # why "damage" or "removal" needs
-    # whole copies of graphs, or "" if it does not, see `neighbourhoods.find_follower`
-    fusion: Any = None  # the model's form for kernels, see `fused.find_fused`
 
 
 class Target(OutputReader):
@@ -62,7 +49,7 @@ class Target(OutputReader):
         level: whether the model returns one row per graph, one per node, or one per pair of nodes
             in ``edge_label_index``, of which every graph then has one.
         batched: whether one call can take several graphs. By default if the model takes ``batch``
-            or whole graphs, unless a graph's output depends on the others (see `find_mixing`).
+            or whole graphs, unless a graph's output depends on the others (see `mixes_graphs`).
         label: the label that ``multilabel`` reads: its classes are 0, absent, and 1, present.
     """
 
@@ -104,8 +91,6 @@ class Target(OutputReader):
             )
         self.model, self.level, self.batched = model, level, batched
         self.kinds: Kinds | None = None  # of a graph with several, which calls of a copy are about
-        self._facts: dict[Level, Facts] = {}  # shared with private copies
-        self._present: Facts | None = None  # of a private copy, whose weights stay during a call
         self.inputs = inputs if inputs is None or callable(inputs) else tuple(inputs)
         self._parameters = forward_parameters(model)
         needed = [p for p in self._parameters.values() if p.default is inspect.Parameter.empty]
@@ -125,11 +110,6 @@ class Target(OutputReader):
 
     @property
     def is_batched(self) -> bool:
-        """Whether one call can take several graphs."""
-        return self.may_take_batches and not self.facts.mixes
-
-    @property
-    def may_take_batches(self) -> bool:
         """Whether the model takes several graphs by its signature, or as the user said."""
         if self.batched is not None:
             return self.batched
@@ -174,28 +154,11 @@ class Target(OutputReader):
         """How many kinds of nodes there are."""
         return 1 if self.kinds is None else len(self.kinds.nodes)
 
-    @property
-    def facts(self) -> Facts:
-        """What is known about the model with its present weights."""
-        if self._present is not None:
-            return self._present
-        weights, present = self.weights(), self._facts.get(self.level)
-        if present is None or present.weights != weights:
-            present = self._facts[self.level] = Facts(weights)
-        return present
-
-    def weights(self) -> tuple[object, ...]:
-        """Returns a mark of the model's present tensors, another one after they change."""
-        tensors = [*self.model.parameters(), *self.model.buffers()]
-        return tuple((id(t), -1 if t.is_inference() else t._version) for t in tensors)
-
     def private(self, level: Level | None = None) -> Target:
         """Returns a copy of this target with a private copy of the model, see `PrivateCopy`."""
         out, made = copy.copy(self), PrivateCopy(self.model)
         out.model, out.inputs = made.model, made.rebound(self.inputs)
         out.level = self.level if level is None else level
-        out._present = None
-        out._present = out.facts
         return out
 
     @contextmanager
@@ -209,12 +172,23 @@ class Target(OutputReader):
             for module, training in modes:
                 module.training = training
 
-    def first_call(self, batch: Batch) -> Tensor:
-        """Like `call`, and finds out which function made the output, for `settle`."""
-        with LastStep() as last:
-            out = self.call(batch)
-        self._made_by = last.behind(out)
-        return out
+    def settle(self, out: Tensor, batch: Batch, part: Batch | None = None) -> None:
+        """Resolves ``auto`` settings from the clean output of a batch, and checks all against it.
+
+        ``part`` is what one call takes of a batch, if it is not all.
+        """
+        if not bool(torch.isfinite(out).all()):
+            raise _not_finite(batch)
+
+        def last_step() -> str:
+            """Returns the last step of the model, see `step_behind`."""
+            one = copy.copy(batch if part is None else part)
+            with torch.enable_grad():
+                if isinstance(x := one.get("x"), Tensor) and x.is_floating_point():
+                    one.x = x.detach().requires_grad_()  # parameters may be frozen
+                return step_behind(self.call(one).grad_fn)
+
+        self._settle(out, last_step)
 
     def call(self, batch: Batch) -> Tensor:
         """Runs the model on a batch and returns its raw output, ``[rows, columns]``."""
@@ -242,7 +216,7 @@ class Target(OutputReader):
         if out.dim() == 0:  # the value of a single graph
             return out.view(1, 1)
         if out.dim() == 1:  # one value per row, or the classes of a single graph
-            is_long = self.level == "node" or self.may_take_batches
+            is_long = self.level == "node" or self.is_batched
             return out.unsqueeze(1) if is_long else out.unsqueeze(0)
         return out
 
@@ -253,28 +227,28 @@ class Target(OutputReader):
         if self.takes_data:
             return self.model(batch)
         if self.inputs is not None:
-            for key in self.inputs:
-                if _value(batch, key) is None:
-                    raise TargetError(
-                        f"`inputs` must name attributes that the graph has (got {key!r}, but it "
-                        f"has {sorted(batch.keys())}). Add it to the Data, or pass other names."
-                    )
-            return self.model(*(_value(batch, key) for key in self.inputs))
+            return self.model(*(self._needed(batch, key) for key in self.inputs))
         arguments = {}
         for name, parameter in self._parameters.items():
-            value, is_needed = _value(batch, name), parameter.default is inspect.Parameter.empty
-            is_empty = isinstance(value, dict) and not value
-            if value is not None and (is_needed or not is_empty):
+            if parameter.default is inspect.Parameter.empty:
+                arguments[name] = self._needed(batch, name)
+                continue
+            value = _value(batch, name)
+            if value is not None and not (isinstance(value, dict) and not value):
                 arguments[name] = value
-            elif is_needed and name == "edge_label_index":
-                raise TargetError(f"The model must be asked for pairs of nodes. {LINKS}")
-            elif is_needed:
-                raise TargetError(
-                    f"The model's forward() needs `{name}`, which the graph does not have "
-                    f"(it has {sorted(batch.keys())}). Add it to the Data, or pass inputs=[...] or "
-                    "inputs=lambda model, batch: ..."
-                )
         return self.model(**arguments)
+
+    def _needed(self, batch: Any, name: str) -> Any:
+        """Returns what a batch has by the name of an argument, or raises `TargetError`."""
+        if (value := _value(batch, name)) is not None:
+            return value
+        if name == "edge_label_index" and self.inputs is None:
+            raise TargetError(f"The model must be asked for pairs of nodes. {LINKS}")
+        raise TargetError(
+            f"The model needs `{name}`, which the graph does not have (got "
+            f"{sorted(batch.keys())}). Add it to the Data, or name other attributes in `inputs`: "
+            "inputs=['x', 'edge_index'] or inputs=lambda model, batch: ..."
+        )
 
 
 def _value(batch: Any, name: str) -> Any:
@@ -307,6 +281,21 @@ def _refusal(error: Exception, batch: Batch) -> NicegnnError:
     return TargetError(
         f"The model must take these graphs (it raised {type(error).__name__}: {error}; they hold "
         f"{held}). {advice}"
+    )
+
+
+def _not_finite(batch: Batch) -> NicegnnError:
+    """Returns why the output of a batch is not finite."""
+    for key, value in batch.to_dict().items():
+        is_real = isinstance(value, Tensor) and value.is_floating_point()
+        if is_real and (number := int((~torch.isfinite(value)).sum())):
+            return GraphError(
+                f"`{key}` must be finite (got {number} NaN or infinite values, for which the model "
+                "returns NaN or infinite ones). Replace them."
+            )
+    return TargetError(
+        "The model must return finite values for the clean graphs (got NaN or infinite ones). "
+        "Check its weights and inputs."
     )
 
 

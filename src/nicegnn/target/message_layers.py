@@ -30,7 +30,6 @@ class Adapter(Protocol):
     """
 
     mode: Mode  # of its output
-    is_followed: bool  # whether it is made of sums and of layers that work row by row
 
     def read_graphs(self, molecules: Any) -> Any:
         """Returns PyG graphs of what the library's users have: one, or a list."""
@@ -76,10 +75,6 @@ def message_layers(model: nn.Module) -> list[tuple[str, Any]]:
         raise InterventionError(
             f"`model` must not be a {type(model).__name__}, whose copies an intervention cannot "
             "reach. Pass the wrapped model, `model.module`."
-        )
-    if isinstance(model, torch.jit.ScriptModule):
-        raise InterventionError(
-            "`model` must not be scripted (torch.jit). Pass the Python model that was scripted."
         )
     layers = []
     for name, module in unwrap(model).named_modules():

@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Callable
 from typing import Any, Literal, get_args
-from weakref import WeakValueDictionary
 
 import torch
 from torch import Tensor, nn
-from torch.overrides import TorchFunctionMode
-from torch_geometric.data import Batch
 
 from nicegnn.config import check_choice
-from nicegnn.errors import GraphError, NicegnnError, TargetError
-from nicegnn.graph.batch import num_spoiled
+from nicegnn.errors import TargetError
 from nicegnn.target.losses import (
     log_prob_degradation,
     margin_degradation,
@@ -24,21 +22,16 @@ Mode = Literal["auto", "multiclass", "binary", "multilabel", "regression"]
 ReturnType = Literal["auto", "raw", "probs", "log_probs"]
 
 UNKNOWN = "unknown"  # values that may be probabilities, or not
-_KINDS = dict.fromkeys(("sigmoid", "special_expit", "hardsigmoid"), "sigmoid")
-_KINDS |= {name: name for name in ("softmax", "log_softmax", "log_sigmoid")}
-_CHANGED = {  # kinds after a function of values of another kind
-    ("log", "sigmoid"): "log_sigmoid",
-    ("log", "softmax"): "log_softmax",
-    ("exp", "log_sigmoid"): "sigmoid",
-    ("exp", "log_softmax"): "softmax",
-    ("rsub", "sigmoid"): "sigmoid",  # 1 - p
-}
-_SAME = (  # functions after which values are still the same numbers, or means of them
-    *("squeeze", "unsqueeze", "view", "reshape", "flatten", "getitem", "contiguous", "clone"),
-    *("float", "to", "double", "select", "detach", "cat", "stack", "clamp", "index_select"),
-    *("mean",),
+_KINDS = {"Sigmoid": "sigmoid", "Hardsigmoid": "sigmoid", "SpecialExpit": "sigmoid"}
+_KINDS |= {"Softmax": "softmax", "LogSoftmax": "log_softmax", "LogSigmoid": "log_sigmoid"}
+_CHANGED = {("Log", "sigmoid"): "log_sigmoid", ("Exp", "log_sigmoid"): "sigmoid"}
+_CHANGED |= {("Log", "softmax"): "log_softmax", ("Exp", "log_softmax"): "softmax"}
+_CHANGED |= {("Rsub", "sigmoid"): "sigmoid"}  # 1 - p
+_SAME = (  # steps after which values are still the same numbers, or means of them
+    *("Alias", "AsStrided", "Cat", "Clamp", "Clone", "Expand", "Index", "IndexSelect", "Mean"),
+    *("Select", "Slice", "Squeeze", "Stack", "T", "ToCopy", "Transpose", "Unsqueeze", "View"),
 )
-_ARITHMETIC = ("mul", "rmul", "div", "truediv", "add", "radd", "sub", "rsub", "pow", "lerp")
+_ARITHMETIC = ("Add", "Div", "Exp", "Lerp", "Log", "Mul", "Pow", "Rsub", "Sub")
 
 
 class OutputReader:
@@ -48,7 +41,6 @@ class OutputReader:
         check_choice("mode", mode, get_args(Mode))
         check_choice("return_type", return_type, get_args(ReturnType))
         self.mode, self.return_type, self.label = mode, return_type, label
-        self._made_by = ""  # function behind the output, see `LastStep`
 
     def read(self, out: Tensor) -> Tensor:
         """Turns raw output into log-probabilities per class, or plain values for regression."""
@@ -66,14 +58,13 @@ class OutputReader:
             return out
         return out.log_softmax(dim=1)
 
-    def settle(self, out: Tensor, batch: Batch | None = None) -> None:
-        """Resolves ``auto`` settings from a first clean output, and checks all against it.
-
-        ``batch`` is what the model was called with, to find out why the output is not finite.
-        """
-        if not bool(torch.isfinite(out).all()):
-            raise _not_finite(batch)
-        made, is_several, is_one = self._made_by, out.size(1) > 1, _sums_to_one(out)
+    def _settle(self, out: Tensor, last_step: Callable[[], str]) -> None:
+        """Resolves ``auto`` settings from a first clean output, and checks all against it."""
+        is_several, is_one = out.size(1) > 1, _sums_to_one(out)
+        low, high = float(out.min()), float(out.max())
+        is_plain = self.return_type == "auto" and is_several and is_one  # or far from all others
+        is_plain |= self.mode == "regression" or high > 1 + 1e-4 or low < -1e-4 < 1e-4 < high
+        made = "" if is_plain else last_step()
         if self.mode == "auto" and not is_several and made not in ("sigmoid", "log_sigmoid"):
             raise TargetError(
                 "One output column may be a binary logit or a regression value. Pass "
@@ -100,7 +91,6 @@ class OutputReader:
                 "The output must have one column per class for mode='multiclass' (got 1). Use "
                 "mode='binary' for one logit, mode='regression' for a value."
             )
-        low, high = float(out.min()), float(out.max())
         is_unclear = made == UNKNOWN and low >= 0 and high <= 1 and not is_one
         if is_unclear and self.return_type == "auto":
             raise TargetError(
@@ -206,61 +196,29 @@ class OutputReader:
         return p.clamp(1e-12, 1 - 1e-7)
 
 
-class LastStep(TorchFunctionMode):
-    """Watches a pass of a model: values from 0 to 1 may be probabilities or logits."""
+def step_behind(node: Any, depth: int = 8) -> str:
+    """Returns ``sigmoid``, ``softmax``, ``log_softmax``, ``log_sigmoid``, or nothing.
 
-    def __init__(self) -> None:
-        super().__init__()
-        self._known: dict[int, tuple[Tensor, str]] = {}  # tensors are kept, so that ids stay theirs
-        self._seen = WeakValueDictionary[int, Tensor]()  # results of all functions
-
-    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        out = func(*args, **(kwargs or {}))
-        if isinstance(out, Tensor):
-            kind = self._kind(getattr(func, "__name__", "").strip("_"), args)
-            self._seen[id(out)] = out
-            self._known.pop(id(out), None)  # what was written in place is another value now
-            if kind:
-                self._known[id(out)] = out, kind
-        return out
-
-    def _kind(self, name: str, args: tuple[Any, ...]) -> str:
-        if name in _KINDS:
-            return _KINDS[name]
-        first = args[0] if args else None
-        first = first[0] if isinstance(first, list | tuple) and first else first
-        kinds = [self._known.get(id(value), (None, ""))[1] for value in (first, *args[1:])]
-        if name in _SAME:
-            return kinds[0]
-        is_about = any(kinds) and name in _ARITHMETIC
-        return _CHANGED.get((name, kinds[0]), UNKNOWN if is_about else "")
-
-    def behind(self, output: Tensor) -> str:
-        """Returns ``sigmoid``, ``softmax``, ``log_softmax``, ``log_sigmoid``, or nothing.
-
-        It is `UNKNOWN` for probabilities that were changed, and for values that nothing seen made,
-        as in scripted modules.
-        """
-        if id(output) not in self._seen:
-            return UNKNOWN
-        return self._known.get(id(output), (None, ""))[1]
+    ``node`` is the ``grad_fn`` of some output: the last steps of a model tell probabilities from
+    logits. It is `UNKNOWN` for probabilities that were changed, and for values that nothing known
+    made, as in scripted modules.
+    """
+    found = (
+        None if node is None else re.fullmatch(r"(?:Unsafe|Reshape)?(\w+)Backward\d", node.name())
+    )
+    if found is None:
+        return UNKNOWN
+    step, before = found[1], [one for one, _ in node.next_functions if one is not None]
+    if step in _KINDS or depth == 0:
+        return _KINDS.get(step, "")
+    if step in _SAME and before:
+        return step_behind(before[0], depth - 1)
+    kinds = [step_behind(one, depth - 1) for one in before if step in _ARITHMETIC]
+    kinds = [kind for kind in kinds if kind not in ("", UNKNOWN)]
+    return _CHANGED.get((step, kinds[0]), UNKNOWN) if kinds else ""
 
 
 def _sums_to_one(out: Tensor) -> bool:
     """Whether all rows of several columns are probabilities of classes that exclude each other."""
     total = torch.allclose(out.sum(1), torch.ones_like(out[:, 0]), atol=1e-4)
     return out.size(1) > 1 and total and bool((out >= 0).all())
-
-
-def _not_finite(batch: Batch | None) -> NicegnnError:
-    """Returns why the output of a batch is not finite."""
-    for key, value in (batch.to_dict() if batch else {}).items():
-        if number := num_spoiled(value):
-            return GraphError(
-                f"`{key}` must be finite (got {number} NaN or infinite values, for which the model "
-                "returns NaN or infinite ones). Replace them."
-            )
-    return TargetError(
-        "The model must return finite values for the clean graphs (got NaN or infinite ones). "
-        "Check its weights and inputs."
-    )

@@ -164,8 +164,9 @@ def predict(model: nn.Module, graphs: Sequence[Data], *, mode: Mode = "multiclas
     parts = []
     with target.frozen():
         for chosen in torch.split(torch.arange(len(stack)), _BATCH):
-            out = target.first_call(stack.take(chosen))
-            target.settle(out)
+            batch = stack.take(chosen)
+            out = target.call(batch)
+            target.settle(out, batch)
             read = target.read(out)
             parts.append(read if target.mode == "regression" else read.exp())
     return torch.cat(parts)

@@ -12,7 +12,6 @@ from torch_geometric.data import Batch
 
 from nicegnn.config import check_choice
 from nicegnn.errors import MetricError
-from nicegnn.graph.batch import replicate
 from nicegnn.graph.case import Bonds, make_case
 from nicegnn.intervention.mechanisms import ElementMask, NoiseCorruption
 from nicegnn.intervention.query import Query
@@ -110,7 +109,8 @@ def _ask(
     def tally(rows: Tensor, first: int = 0) -> Tensor:  # [N, E] to [2, N, B]
         if removal == "delete":
             batch, target = query.case.batch, query.target
-            left = replicate(batch, rows.size(0)).edge_subgraph(rows.reshape(-1))
+            graphs = torch.arange(query.case.num_graphs, device=rows.device)
+            left = query.copies(graphs.repeat(rows.size(0))).edge_subgraph(rows.reshape(-1))
             answers = target.read(target.call(left)).view(rows.size(0), int(batch.num_graphs), -1)
         else:
             answers = query.answers(rows.to(query.clean.dtype), first=first)  # [N, B, C]

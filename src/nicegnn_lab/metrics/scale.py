@@ -17,7 +17,7 @@ from nicegnn.graph.case import Case, make_case
 from nicegnn.intervention.exchange import Exchange, Prototypes
 from nicegnn.intervention.intervene import Mechanism, Site, intervene
 from nicegnn.intervention.mechanisms import ElementMask, NoiseCorruption
-from nicegnn.intervention.query import Query, find_mixing
+from nicegnn.intervention.query import Query
 from nicegnn.seeding import mix
 from nicegnn.target.frozen_model import Target
 from nicegnn.target.message_layers import hooked, message_layers, unwrap
@@ -106,11 +106,10 @@ def perturbation_distances(
     """
     target = Target(model).private()
     batch = to_batch(graphs).to(target.device)
-    find_mixing(target, batch)
     case = make_case(batch)
     rho = gate.to(target.device).unsqueeze(0)
+    query = Query(target, case, mechanism)
     with torch.no_grad(), capture_readout(target.model, case.num_graphs) as readout:
-        query = Query(target, case, mechanism)
         target.call(case.batch)
         clean, draws = readout.value, query.draws(num_draws)
         norm, label = clean.norm(dim=1) + 1e-12, query.explained.view(-1, 1)

@@ -20,7 +20,7 @@ from nicegnn.intervention.background import Background, record_background
 from nicegnn.intervention.exchange import Exchange, Prototypes
 from nicegnn.intervention.intervene import Mechanism
 from nicegnn.intervention.mechanisms import ElementMask, NoiseCorruption
-from nicegnn.intervention.one_part import copy_chunks
+from nicegnn.intervention.parts import copy_chunks
 from nicegnn.intervention.query import Query
 from nicegnn.seeding import SeededWeights, mix
 from nicegnn.target.frozen_model import Target
