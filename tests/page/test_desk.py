@@ -17,8 +17,8 @@ from nicegnn.errors import NicegnnError
 from nicegnn.page import desk as module
 from nicegnn.page.changes import changed_molecules
 from nicegnn.page.desk import Desk, Limits, PageError, Shelf, sent_records
-from nicegnn.pretrained import NAMES
-from nicegnn.pretrained.model_file import load_model, save_model
+from nicegnn.pretrained import NAMES, load
+from nicegnn.pretrained.model_file import save_model
 from nicegnn.screening.reading import Record
 from nicegnn.screening.settings import ModelConfig
 
@@ -108,11 +108,12 @@ def test_models_are_loaded_once_and_that_of_the_command_line_comes_first(benzene
     assert shelf[shelf.first] is not shelf["benzene"]
 
 
-def test_each_label_of_a_file_is_a_model(benzene: Path, tmp_path: Path) -> None:
-    stored = load_model(benzene)
+def test_each_label_of_a_file_is_a_model(tmp_path: Path) -> None:
+    stored = load("benzene")
     card = stored.card.with_(task="binary")
     labels = {name: card.with_(name=name) for name in ("none", "ring")}
-    save_model(tmp_path / "two.safetensors", replace(stored, labels=labels))
+    parts = stored.model, stored.card, stored.background, stored.domain
+    save_model(tmp_path / "two.safetensors", *parts, labels)
     shelf = Shelf(ModelConfig(model=f"{tmp_path / 'two.safetensors'}:ring"))
     assert [*shelf.cards] == ["none", "ring", *NAMES]
     assert shelf.first == "ring"

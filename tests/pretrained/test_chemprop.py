@@ -6,6 +6,7 @@ import os
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from typer.testing import CliRunner
@@ -81,6 +82,8 @@ def test_a_file_that_could_run_code_is_refused_unless_it_is_trusted(
 ) -> None:
     file, mark = saved / "model_0/best.pt", tmp_path / "mark"
     held = torch.load(file, weights_only=False)
+    torch.save(held | {"numbers": [np.float64(1), np.arange(3)]}, file)
+    load_chemprop(file, column="first")
     torch.save(held | {"more": Evil(mark)}, file)
     with pytest.raises(StoreError, match=r"mkdir.*--trust"):
         load_chemprop(file, column="first")

@@ -27,7 +27,6 @@ from nicegnn.page.answers import Case, Change, Comparison, Model, compare
 from nicegnn.page.changes import changed_molecules
 from nicegnn.pretrained import DEFAULT, NAMES, Pretrained, card_of
 from nicegnn.pretrained.admet import ADMET
-from nicegnn.pretrained.model_file import load_model
 from nicegnn.screening.explaining import explain_rows, graph_of
 from nicegnn.screening.loading import file_and_label, load_words
 from nicegnn.screening.reading import InputError, Reader, Record, read_inchi
@@ -96,24 +95,18 @@ class Shelf:
         self._lock = Lock()
         if config is None:
             return
-        subject = load_words(config)  # of a file with several labels, each comes first
-        file, label = file_and_label(config.model)
-        is_file = Path(file).suffix == ".safetensors" and Path(file).is_file()
-        own = dict(load_model(file).labels) if is_file else {}
-        configs = {name: config.with_(model=f"{file}:{name}") for name in own}
-        if len(subject.cards) > 1:  # endpoints of ADMET-AI
-            own = {card.name: card for card in subject.cards}
-            configs = {name: config.with_(model=f"{ADMET}{name}") for name in own}
-            subject = load_words(configs[subject.cards[0].name])
-        self.families = dict.fromkeys(own, config.model)
-        if not own:
-            name = subject.card.name
-            name = Path(file).name if name in NAMES and config.model not in NAMES else name
-            own, configs = {name: subject.card}, {name: config}
-        self.cards = own | {name: card for name, card in self.cards.items() if name not in own}
-        self._configs |= configs
+        subject, (file, label) = load_words(config), file_and_label(config.model)
+        name = subject.card.name
+        name = Path(file).name if name in NAMES and config.model not in NAMES else name
+        own = subject.cards or {name: subject.card}
+        if subject.cards:  # labels of a file, or endpoints of ADMET-AI
+            source = ADMET if config.model.startswith(ADMET) else f"{file}:"
+            self._configs |= {one: config.with_(model=f"{source}{one}") for one in own}
+            self.families = dict.fromkeys(own, config.model)
+        else:
+            self._configs[name], self._loaded[name] = config, subject
         self.first = label or next(iter(own))
-        self._loaded[self.first] = subject
+        self.cards = {**own, **{one: self.cards[one] for one in NAMES if one not in own}}
 
     def __getitem__(self, name: str) -> Pretrained:
         if name not in self.cards:

@@ -105,15 +105,15 @@ def load_admet(words: str, device: str | torch.device = "cpu") -> Pretrained:
     >>> (ames,) = loaded.explainer.findings("O=[N+]([O-])c1ccccc1")  # doctest: +SKIP
     """
     outputs, cards = zip(*named_endpoints(words.removeprefix(ADMET)), strict=True)
+    by_name = {one.name: card for one, card in zip(outputs, cards, strict=True)}
     groups = {kind: _members(kind, str(device)) for kind in {one.group for one in outputs}}
     explainer, card = Admet(groups, outputs), cards[0]
     if len(cards) > 1:
         question = f"{len(cards)} properties of drugs by ADMET-AI"
         card = ModelCard("ADMET-AI", question, "regression", featurizer="chemprop")
     model: Any = explainer.target.model
-    names = ",".join(one.name for one in outputs)
-    origin = {"model": explainer.weights, "featurizer": "chemprop", "endpoints": names}
-    return Pretrained(model, explainer, model.featurizer, card, origin, cards=cards)
+    origin = {"model": explainer.weights, "featurizer": "chemprop", "endpoints": ",".join(by_name)}
+    return Pretrained(model, explainer, model.featurizer, card, origin, cards=by_name)
 
 
 @cache

@@ -101,7 +101,8 @@ def _explain(read: Sequence[Read], subject: Pretrained, words: Mapping[str, Any]
             row["reason"] = f"The explainer raised {type(error).__name__}: {error}"
         return
     for place, out in enumerate(outs):
-        card = subject.cards[place] if subject.cards else subject.card
+        endpoint = found[place].output.name if found else ""
+        card = subject.cards.get(endpoint, subject.card)
         for number, ((rows, _), part) in enumerate(zip(read, out.split(), strict=True)):
             rows[place] |= _cells(part, rows[place]["smiles"], replace(subject, card=card))
             if isinstance(explainer, Ensemble):

@@ -20,8 +20,13 @@ from nicegnn.molecule.domain import Domain
 from nicegnn.molecule.featurizers import FEATURIZERS
 from nicegnn.molecule.smiles import parse_smiles, require_rdkit
 from nicegnn.molecule.splits import TEST, TRAIN, VALID, random_split, scaffold_of, scaffold_split
-from nicegnn.pretrained import EXPLAINER_ENDING
-from nicegnn.pretrained.model_file import MODES, ModelCard, Stored, one_output, save_model
+from nicegnn.pretrained.model_file import (
+    EXPLAINER_ENDING,
+    MODES,
+    ModelCard,
+    one_output,
+    save_model,
+)
 from nicegnn.progress import progress_bar
 from nicegnn.screening.explaining import graph_of
 from nicegnn.screening.loading import usable_device
@@ -171,7 +176,7 @@ def _save(
     mode = "regression" if several else MODES[first.task]  # messages are the same in any mode
     background = NICE(model, background=train, mode=mode).background
     domain = Domain.of([graph.smiles for graph in train])
-    save_model(out, Stored(model, first, background, domain, cards if several else {}))
+    save_model(out, model, first, background, domain, cards if several else {})
     files, stem = {"model": str(out)}, out.name.removesuffix(".safetensors")
     for number, (label, card) in enumerate(cards.items(), start=1):
         path = out.with_name(f"{stem}-{number}.toml" if several else f"{stem}.toml")
