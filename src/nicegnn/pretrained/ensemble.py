@@ -52,6 +52,9 @@ class Output:
     explained: int | None = None  # class that is explained and told of; None: the predicted one
     group: str = ""  # members that have it
     name: str = ""
+    unit: str = ""
+    doubt: str = ""  # why its values must not be used
+    drugs: Tensor | None = None  # what is predicted for approved drugs, to compare with
 
     @property
     def reader(self) -> OutputReader:
@@ -76,13 +79,35 @@ class Finding:
 
     def warnings(self, number: int) -> list[str]:
         """Returns why the prediction for a molecule, or its explanation, may be wrong."""
-        told, said = self.told[:, number], list[str]()
-        if self.output.mode == "binary":
+        told, of = self.told[:, number], self.output
+        said = [of.doubt] if of.doubt else []
+        if of.mode == "binary":
             if _UNSURE[0] < float(told.mean()) < _UNSURE[1]:
                 said.append(f"The models are unsure: {told.mean():.2f} is near 0.5.")
             if bool(((told > 0.5) != (told[0] > 0.5)).any()):
                 said.append(f"Members disagree: from {told.min():.2f} to {told.max():.2f}.")
-        return said + _contradictions(self._parts[number])
+        said += _contradictions(self._parts[number])
+        if of.mode == "regression" and of.drugs is not None and told.std() > of.drugs.std() / 2:
+            said.append(f"Members disagree: from {told.min():.3g} to {told.max():.3g}.")
+        return said
+
+    def cells(self, number: int) -> dict[str, str]:
+        """Returns what is told of a molecule beside its scores, by the name of the column."""
+        told, drugs, cells = self.told[:, number], self.output.drugs, dict[str, str]()
+        if drugs is not None:  # the share of them with a smaller prediction
+            value = float(told.mean())
+            below = (drugs < value).float().mean() + (drugs <= value).float().mean()
+            cells = {"prediction unit": self.output.unit, "percentile": f"{50 * float(below):.1f}"}
+        warning = " ".join(self.warnings(number))
+        return cells | {"spread": f"{float(told.std()):.3g}", "warning": warning}
+
+    def notes(self, number: int) -> list[str]:
+        """Returns what `cells` tells in words."""
+        cells = self.cells(number)
+        said = [f"Over models, the prediction has a spread of {cells['spread']}."]
+        if "percentile" in cells:
+            said.append(f"It is above {cells['percentile']} % of approved drugs.")
+        return said + ([cells["warning"]] if cells["warning"] else [])
 
     @cached_property
     def _parts(self) -> list[Explanation]:
@@ -107,8 +132,9 @@ class Ensemble(Explainer):
 
     @property
     def columns(self) -> tuple[str, ...]:
-        """Names of what `cells` tells."""
-        return ("spread", "warning")
+        """Names of what `Finding.cells` tells."""
+        more = ("prediction unit", "percentile") if self.outputs[0].drugs is not None else ()
+        return (*more, "spread", "warning")
 
     def having(self, graphs: Any) -> Ensemble:
         """Returns the same ensemble with a background of these graphs."""
@@ -117,32 +143,19 @@ class Ensemble(Explainer):
             name: [(target, record_background(target, listed)) for target, _ in members]
             for name, members in self.groups.items()
         }
-        return type(self)(groups, self.outputs)
+        return Ensemble(groups, self.outputs)
 
     def findings(self, graphs: Any, *, atoms: bool = True) -> list[Finding]:
         """Returns what members say of graphs, or of SMILES, for each output."""
         read, _ = read_graphs(graphs, self.target)
         return self._findings(make_case(to_batch(read).to(self.target.device)), atoms)
 
-    def cells(self, finding: Finding, number: int) -> dict[str, str]:
-        """Returns what is told of a molecule beside its scores, by the name of the column."""
-        spread = f"{float(finding.told[:, number].std()):.3g}"
-        return {"spread": spread, "warning": " ".join(finding.warnings(number))}
-
-    def notes(self, finding: Finding, number: int) -> list[str]:
-        """Returns what `cells` tells in words."""
-        cells = self.cells(finding, number)
-        said = [f"Over models, the prediction has a spread of {cells['spread']}."]
-        if "percentile" in cells:
-            said.append(f"It is above {cells['percentile']} % of approved drugs.")
-        return said + ([cells["warning"]] if cells["warning"] else [])
-
     def _explain_batch(self, work: Work) -> Explanation:
         found = self._findings(make_case(work.batch), True, work.explained)[0]
         out = found.explanation
         if out.num_graphs > 1:
             return out
-        return replace(out, status=out.status.noting(self.notes(found, 0)))
+        return replace(out, status=out.status.noting(found.notes(0)))
 
     @torch.no_grad()
     def _findings(self, case: Case, atoms: bool, asked: Tensor | None = None) -> list[Finding]:
