@@ -11,8 +11,9 @@ from torch_geometric.utils.smiles import from_rdmol
 from nicegnn.errors import ConfigError
 from nicegnn.molecule.featurizers import (
     FEATURIZERS,
+    RICH_ATOMS,
+    RICH_BONDS,
     Featurizer,
-    Rich,
     find_featurizer,
     graphs_from_smiles,
     model_featurizer,
@@ -49,7 +50,7 @@ def test_every_featuriser_keeps_the_contract(name: str, smiles: str) -> None:
     assert make.name == name
     graph = make(smiles)
     mol = parse_smiles(smiles)
-    widths = {"elements": (14, 4), "rich": (len(Rich.node_columns), 9), "pyg": (9, 3)}
+    widths = {"elements": (14, 4), "rich": (len(RICH_ATOMS), 9), "pyg": (9, 3)}
     assert graph.x.shape == (mol.GetNumAtoms(), widths[name][0])
     assert graph.edge_attr.shape == (2 * mol.GetNumBonds(), widths[name][1])
     assert graph.edge_index.shape == (2, 2 * mol.GetNumBonds())
@@ -62,23 +63,23 @@ def test_every_featuriser_keeps_the_contract(name: str, smiles: str) -> None:
 
 
 def test_rich_atoms_and_bonds_by_hand() -> None:
-    rich = Rich()
+    rich = FEATURIZERS["rich"]
     graph = rich("C[C@H]([NH3+])C(=O)[O-]")
-    tell = [named(row, rich.node_columns) for row in graph.x]
+    tell = [named(row, RICH_ATOMS) for row in graph.x]
     sp3, sp2 = "hybridisation sp3", "hybridisation sp2"
     assert tell[1] == {"element C", "charge 0", "hydrogens 1", "degree 3", sp3, "chirality S"}
     assert tell[2] == {"element N", "charge 1", "hydrogens 3", "degree 1", sp3}
     assert tell[4] == {"element O", "charge 0", "hydrogens 0", "degree 1", sp2}
     assert "charge -1" in tell[5]
-    assert named(graph.edge_attr[0], rich.edge_columns) == {"single"}
+    assert named(graph.edge_attr[0], RICH_BONDS) == {"single"}
     assert graph.x.dtype == graph.edge_attr.dtype == torch.float32
     benzene = rich("c1ccccc1")
-    assert {"aromatic", "in a ring"} <= named(benzene.x[0], rich.node_columns)
-    assert named(benzene.edge_attr[0], rich.edge_columns) == {"aromatic", "conjugated", "in a ring"}
-    assert "stereo E" in named(rich("F/C=C/F").edge_attr[2], rich.edge_columns)
-    assert "stereo Z" in named(rich("F/C=C\\F").edge_attr[2], rich.edge_columns)
-    assert "other type" in named(rich("N->B").edge_attr[0], rich.edge_columns)
-    far = named(rich("[Cu+4]").x[0], rich.node_columns)
+    assert {"aromatic", "in a ring"} <= named(benzene.x[0], RICH_ATOMS)
+    assert named(benzene.edge_attr[0], RICH_BONDS) == {"aromatic", "conjugated", "in a ring"}
+    assert "stereo E" in named(rich("F/C=C/F").edge_attr[2], RICH_BONDS)
+    assert "stereo Z" in named(rich("F/C=C\\F").edge_attr[2], RICH_BONDS)
+    assert "other type" in named(rich("N->B").edge_attr[0], RICH_BONDS)
+    far = named(rich("[Cu+4]").x[0], RICH_ATOMS)
     assert {"element other", "charge 2"} <= far  # beyond the last column
 
 

@@ -9,7 +9,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import torch
 from torch_geometric.data import Data
 
@@ -276,11 +275,9 @@ def _split(labelled: _Labelled, config: LearnConfig) -> list[int]:
     """Returns the part of each molecule; those that differ in stereo alone stay together."""
     chem, smiles = require_rdkit(), [graph.smiles for graph in labelled.graphs]
     flat = [chem.MolToSmiles(parse_smiles(one), isomericSmiles=False) for one in smiles]
-    twin = torch.from_numpy(np.unique(flat, return_inverse=True)[1])
     if config.split == "random":
-        return random_split(twin, config.seed).tolist()
-    scaffolds = np.unique([scaffold_of(one) for one in smiles], return_inverse=True)[1]
-    return scaffold_split(torch.from_numpy(scaffolds), twin).tolist()
+        return random_split(flat, config.seed).tolist()
+    return scaffold_split(map(scaffold_of, flat)).tolist()
 
 
 def judge(

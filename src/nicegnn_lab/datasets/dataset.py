@@ -39,7 +39,7 @@ def load_dataset(
     tensors, report, _ = prepare_dataset(name, root=root, cache=cache, progress=progress)
     rows = tensors["is_kept"].nonzero().view(-1)
     twin = tensors["twin"][rows]
-    part, num_moved = random_split(twin, 0), 0
+    part, num_moved = random_split(twin.tolist(), 0), 0
     if family.has_split:
         part = tensors["splits"][0][rows]
         if (part < 0).any():

@@ -14,7 +14,7 @@ from torch import Tensor
 from torch_geometric.data import Data
 
 from nicegnn.config import check_choice
-from nicegnn.molecule.featurizers import Elements, Rich
+from nicegnn.molecule.featurizers import FEATURIZERS
 from nicegnn.molecule.smiles import MoleculeError, parse_smiles, require_rdkit
 from nicegnn.seeding import mix
 from nicegnn_lab.datasets.data_files import MissingDataError, data_folder
@@ -83,7 +83,7 @@ def _ibenchmark(task: str, seed: int, folder: Path) -> AtomMolecules:
     kind = torch.long if task in CLASSES else torch.float
 
     def graph(row: Cells) -> Data:
-        made = Elements()(row["smiles"])
+        made = FEATURIZERS["elements"](row["smiles"])
         made.y = torch.tensor([float(row["activity"])]).to(kind)
         made.atom_truth = torch.tensor([float(value) for value in row["atom_truth"].split()])
         return made
@@ -97,7 +97,7 @@ def _crippen(seed: int, folder: Path) -> AtomMolecules:
 
     def graph(row: Cells) -> Data:
         mol = require_rdkit().AddHs(parse_smiles(row["smiles"]))
-        made = Rich()(mol)
+        made = FEATURIZERS["rich"](mol)
         value = torch.tensor([logp for logp, _ in rdMolDescriptors._CalcCrippenContribs(mol)])
         made.y, made.atom_truth = torch.tensor([float(row["logp"])]), value[made.node_atom]
         return made
@@ -132,7 +132,7 @@ def _cliffs(task: str, seed: int, folder: Path) -> AtomMolecules:
     graphs: dict[int, Data] = {}
     for row in molecules:
         try:
-            graphs[int(row["row"])] = made = Rich()(row["smiles"])
+            graphs[int(row["row"])] = made = FEATURIZERS["rich"](row["smiles"])
         except MoleculeError:
             continue
         made.y = torch.tensor([float(row["y"])])

@@ -11,7 +11,7 @@ from pathlib import Path
 import torch
 from torch_geometric.data import Data
 
-from nicegnn.molecule.featurizers import Elements
+from nicegnn.molecule.featurizers import FEATURIZERS
 from nicegnn.molecule.smiles import parse_smiles, require_rdkit
 from nicegnn.seeding import mix
 from nicegnn_lab.datasets.data_files import DamagedFileError, MissingDataError, data_folder
@@ -100,7 +100,7 @@ def graphs_under(rule: str, most: int, seed: int, root: str | Path | None = None
 
 
 def _graph(smiles: str, label: int, matches: Sequence[Sequence[int]], pattern: object) -> Data:
-    graph = Elements()(smiles)
+    graph = FEATURIZERS["elements"](smiles)
     pairs = set()
     if label:
         for match in matches:
