@@ -17,7 +17,7 @@ if find_spec("admet_ai") is None:
 from nicegnn import NICE
 from nicegnn.cli.main import app
 from nicegnn.errors import ConfigError
-from nicegnn.page.desk import Desk, Limits, Shelf
+from nicegnn.page.desk import Desk, Shelf
 from nicegnn.pretrained.admet import endpoints, load_admet, named_endpoints
 from nicegnn.pretrained.ensemble import Ensemble, Finding
 from nicegnn.screening.settings import ModelConfig
@@ -123,7 +123,7 @@ def test_a_run_has_a_row_per_endpoint_resumes_and_has_all_outputs(
 
 
 def test_the_page_has_each_endpoint() -> None:
-    desk = Desk(Shelf(ModelConfig(model="admet:AMES,hERG")), Limits())
+    desk = Desk(Shelf(ModelConfig(model="admet:AMES,hERG")))
     first, second, other = desk.models()[:3]
     assert (first.name, second.name) == ("AMES", "hERG")
     assert first.family == second.family != other.family  # shown side by side

@@ -12,7 +12,7 @@ from mcp.server.mcpserver.exceptions import ToolError
 from nicegnn import __version__
 from nicegnn.errors import NicegnnError
 from nicegnn.page.answers import Explained
-from nicegnn.page.desk import Desk, Limits, ModelName, Shelf, Smiles
+from nicegnn.page.desk import MOST_ATOMS, Desk, ModelName, Shelf, Smiles
 
 _INSTRUCTIONS = (
     "Says what a graph neural network predicts for a molecule, and which bonds and atoms the "
@@ -21,9 +21,9 @@ _INSTRUCTIONS = (
 )
 
 
-def make_tools(shelf: Shelf, limits: Limits) -> MCPServer[Any]:
+def make_tools(shelf: Shelf, most_atoms: int = MOST_ATOMS) -> MCPServer[Any]:
     """Returns the server of the tools; ``run("stdio")`` serves one assistant."""
-    desk = Desk(shelf, limits)
+    desk = Desk(shelf, most_atoms)
     server: MCPServer[Any] = MCPServer(
         "nicegnn", version=__version__, instructions=_INSTRUCTIONS, log_level="WARNING"
     )

@@ -10,8 +10,8 @@ export async function ask(path, words = {}, signal = undefined) {
   return (await checked(fetch(address(path, words), { signal }))).json();
 }
 
-/** Returns the response to a file that is sent. */
-export const send = (words, body, signal) => checked(fetch(address("file", words), { method: "POST", body, signal }));
+/** Returns an answer that is a text. */
+export const askText = async (path, words) => (await checked(fetch(address(path, words)))).text();
 
 async function checked(waiting) {
   let answer;
