@@ -16,7 +16,6 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
 from typing import Any
 
 import torch
@@ -38,7 +37,6 @@ from nicegnn.target.losses import log_odds, of_target
 from nicegnn.target.output import Mode, OutputReader
 
 _UNSURE = 0.4, 0.6  # probabilities inside are near 0.5
-_CLEAR = 0.25  # share of the largest loss from which a contradiction is worth a word
 
 Member = tuple[Target, Background | None]  # a model whose raw output is read, and its background
 
@@ -86,7 +84,6 @@ class Finding:
                 said.append(f"The models are unsure: {told.mean():.2f} is near 0.5.")
             if bool(((told > 0.5) != (told[0] > 0.5)).any()):
                 said.append(f"Members disagree: from {told.min():.2f} to {told.max():.2f}.")
-        said += _contradictions(self._parts[number])
         if of.mode == "regression" and of.drugs is not None and told.std() > of.drugs.std() / 2:
             said.append(f"Members disagree: from {told.min():.3g} to {told.max():.3g}.")
         return said
@@ -108,10 +105,6 @@ class Finding:
         if "percentile" in cells:
             said.append(f"It is above {cells['percentile']} % of approved drugs.")
         return said + ([cells["warning"]] if cells["warning"] else [])
-
-    @cached_property
-    def _parts(self) -> list[Explanation]:
-        return self.explanation.split()
 
 
 class Ensemble(Explainer):
@@ -237,26 +230,3 @@ def _outputs(query: Query, parts: Iterable[Damaged], home: Tensor, num: int) -> 
     for part in parts:
         out[part.draw, part.item] = part.output
     return out
-
-
-def _contradictions(one: Explanation) -> list[str]:
-    """Returns whether a bond of the best atom has the opposite sign: the atom is to be believed.
-
-    A group whose bond to the rest is damaged keeps the features of its atoms, and may count as the
-    group all the more.
-    """
-    loss = one.bond_loss
-    if one.atom_loss is None or not loss.numel():
-        return []
-    best = int(one.atom_loss.abs().argmax())
-    against = (one.bond_index == best).any(0) & (loss.sign() == -one.atom_loss[best].sign())
-    weight = torch.where(against, loss.abs(), 0.0)
-    worst = int(weight.argmax())
-    if weight[worst] <= _CLEAR * loss.abs().max():
-        return []
-    other = int(one.bond_index[:, worst].sum()) - best
-    return [
-        f"Bonds and atoms contradict each other: atom {best} has another sign than its bond to "
-        f"atom {other}. Believe the atom: a group that is cut off keeps its features, and may "
-        "count all the more."
-    ]
