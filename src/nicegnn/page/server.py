@@ -167,13 +167,12 @@ def serve(
 
 def _listen(host: str, port: int) -> socket.socket:
     """Returns a socket at the port, or at the first free one."""
-    family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    for number in PORTS if not port else ():
-        with suppress(OSError):
+    family, problem = socket.AF_INET6 if ":" in host else socket.AF_INET, OSError()
+    for number in [port] if port else PORTS:
+        try:
             return socket.create_server((host, number), family=family)
-    try:
-        return socket.create_server((host, port), family=family)
-    except OSError as error:
-        raise ConfigError(
-            f"`host` and `port` must be free (got {host}, port {port}: {error}). Name another."
-        ) from error
+        except OSError as error:
+            problem = error
+    raise ConfigError(
+        f"`host` and `port` must be free (got {host}, port {number}: {problem}). Name another."
+    ) from problem

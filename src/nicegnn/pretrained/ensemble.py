@@ -206,8 +206,7 @@ class _Answers:
             loss = merge_equal(own.mean(0), home, size)
             score = loss if is_value else loss.sign() * share_of_odds(loss.abs())
             agreement = (own.sign() == own.mean(0).sign()).float().mean(0)
-            spread = ((own - own.mean(0)).square().sum(0) / max(1, own.size(0) - 1)).sqrt()
-            return score, loss, merge_equal(spread, home, size), agreement
+            return score, loss, merge_equal(own.std(0), home, size), agreement
 
         score, loss, spread, bond_agreement = judged(self.bonds, case.bonds.batch)
         out = replace(
