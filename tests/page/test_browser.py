@@ -193,10 +193,12 @@ def test_downloads_and_the_link(visit: Any) -> None:
     page.get_by_role("button", name="Copy link").click()
     copied = page.evaluate("navigator.clipboard.readText()")
     assert "smiles=CC" in copied
-    starts = {"SVG": b"<svg", "PNG": b"\x89PNG", "Bonds (CSV)": b"row,id,bond", "SDF": b"\n"}
-    for name, start in starts.items():
+    head = b"smiles,prediction,model,"
+    starts = {"SVG": b"<svg", "PNG": b"\x89PNG", "Bonds (CSV)": head + b"bond,", "SDF": b"\n"}
+    for name, start in {**starts, "Atoms (CSV)": head + b"atom,"}.items():
         with page.expect_download() as waiting:
-            page.get_by_role("link", name=name, exact=True).click()
+            role = "button" if "CSV" in name else "link"
+            page.get_by_role(role, name=name, exact=True).click()
         assert Path(waiting.value.path()).read_bytes().startswith(start)
 
 

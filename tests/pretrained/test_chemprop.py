@@ -93,6 +93,9 @@ def test_a_file_that_could_run_code_is_refused_unless_it_is_trusted(
 
 
 def test_other_files_and_columns_are_refused_by_name(saved: Path, tmp_path: Path) -> None:
+    from chemprop.models import MulticomponentMPNN
+    from chemprop.models.utils import save_model
+
     with pytest.raises(ConfigError, match="first, second"):
         load_chemprop(saved)
     torch.save({"weights": torch.ones(2)}, tmp_path / "other.pt")
@@ -103,6 +106,12 @@ def test_other_files_and_columns_are_refused_by_name(saved: Path, tmp_path: Path
         load_chemprop(tmp_path / "text.pt")
     with pytest.raises(ConfigError, match="no folder"):
         find_checkpoints(tmp_path / "no folder")
+    several = parts.MulticomponentMessagePassing([parts.BondMessagePassing() for _ in "ab"], 2)
+    predictor = parts.RegressionFFN(input_dim=several.output_dim)
+    mpnn = MulticomponentMPNN(several, parts.MeanAggregation(), predictor)
+    save_model(tmp_path / "several.pt", mpnn, ["y"])
+    with pytest.raises(StoreError, match="must be a model of single molecules"):
+        load_chemprop(tmp_path / "several.pt")
 
 
 @pytest.mark.parametrize("predictor", KINDS[2:])

@@ -31,7 +31,6 @@ from nicegnn.page.answers import Case, Drawn
 from nicegnn.page.desk import ERRORS, MOST_ATOMS, Desk, ModelName, PageError, Shelf, Smiles
 from nicegnn.screening.explaining import TooLarge
 from nicegnn.screening.outputs import sdf_of
-from nicegnn.screening.tables import SCHEMAS, atoms_in, bonds_in, csv_text
 
 PORTS = range(8421, 8521)  # the first free one is taken
 LOCAL = ("127.0.0.1", "localhost", "::1")
@@ -47,20 +46,12 @@ _HEADERS = {
     "Cache-Control": "no-cache",
 }
 Limit = Annotated[float | None, Query(gt=0, description="Score that has the full colour.")]
-FileName = Literal["picture.svg", "picture.png", "bonds.csv", "atoms.csv", "molecule.sdf"]
+FileName = Literal["picture.svg", "picture.png", "molecule.sdf"]
 _FILES: dict[FileName, tuple[str, Callable[[Case], str | bytes]]] = {
     "picture.svg": ("image/svg+xml", lambda case: case.drawing().svg),
     "picture.png": ("image/png", lambda case: case.drawing().png()),
-    "bonds.csv": ("text/csv", lambda case: _csv(case, "bonds")),
-    "atoms.csv": ("text/csv", lambda case: _csv(case, "atoms")),
     "molecule.sdf": ("chemical/x-mdl-sdfile", lambda case: sdf_of(case.row)),
 }
-
-
-def _csv(case: Case, name: str) -> str:
-    about = {key: case.row[key] for key in ("smiles", "prediction")} | {"model": case.model}
-    rows = (one | about for one in {"bonds": bonds_in, "atoms": atoms_in}[name](case.row))
-    return csv_text(rows, {**SCHEMAS[name], **dict.fromkeys(about, str)})
 
 
 class Problem(BaseModel):
@@ -110,7 +101,7 @@ def make_app(
 
     @app.get("/api/file/{name}", response_class=Response)
     def download(name: FileName, smiles: Smiles, model: ModelName = "") -> Response:
-        """A molecule as a file: its picture, all its bonds or atoms, or the structure with both."""
+        """A molecule as a file: its picture, or its structure with all numbers."""
         kind, make = _FILES[name]
         head = {"Content-Disposition": f'attachment; filename="{name}"'}
         return Response(make(desk.case(smiles, model)), media_type=kind, headers=head)

@@ -76,13 +76,6 @@ def read_mpnn(held: dict[str, Any], path: Path) -> Any:
     """Returns the model of a checkpoint, in evaluation mode."""
     from chemprop.models import MPNN
 
-    if "atom_predictor" in held["hyper_parameters"] or "blocks" in held["hyper_parameters"].get(
-        "message_passing", {}
-    ):
-        raise StoreError(
-            f"{path} must hold a model of single molecules (got one of atoms and bonds, or of "
-            "several components). Train an MPNN on one component."
-        )
     file = io.BytesIO()  # Chemprop reads files alone; this one holds what was allowed
     torch.save(held, file)
     file.seek(0)
@@ -90,8 +83,9 @@ def read_mpnn(held: dict[str, Any], path: Path) -> Any:
         return MPNN.load_from_file(file, map_location="cpu").eval()
     except Exception as error:
         raise StoreError(
-            f"{path} must be a model that this version of Chemprop can build "
-            f"({type(error).__name__}: {error}). Try `chemprop convert`."
+            f"{path} must be a model of single molecules that this version of Chemprop can build "
+            f"({type(error).__name__}: {error}). Try `chemprop convert`, or train an MPNN on one "
+            "component; models of atoms and bonds are not explained."
         ) from error
 
 

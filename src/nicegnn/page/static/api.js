@@ -35,6 +35,13 @@ export function save(name, content, type) {
   setTimeout(() => URL.revokeObjectURL(link.href), 1000);
 }
 
+/** Returns lines of cells as a CSV file, in which a spreadsheet finds no formula. */
+export function csvOf(lines) {
+  const plain = (value) => (/^[=+\-@\t\r]/.test(value) && Number.isNaN(Number(value)) ? `'${value}` : value);
+  const cell = (value) => (/[",\n\r]/.test(plain(value)) ? `"${plain(value).replaceAll('"', '""')}"` : plain(value));
+  return lines.map((line) => line.map((value) => cell(String(value ?? ""))).join(",") + "\r\n").join("");
+}
+
 /** Returns a probability in per cent, never 0 or 100. */
 export const percent = (share) =>
   share > 0.995 ? "> 99 %" : share < 0.005 ? "< 1 %" : `${Math.round(100 * share)} %`;

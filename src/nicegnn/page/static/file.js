@@ -1,6 +1,6 @@
 // A file or a list of molecules: rows come as they are explained, each with its picture.
 
-import { ask, askText, percent, save } from "./api.js";
+import { ask, askText, csvOf, percent, save } from "./api.js";
 import { readMolecules } from "./reading.js";
 
 const find = (name) => document.querySelector(name);
@@ -176,11 +176,9 @@ function toCsv(table) {
   const of = (name) => [name, told((one) => one[name])];
   const best = OURS.find(([name]) => name === "best bond")[1];
   const ours = [["row", (r) => r.row], ["id", (r) => r.id], ["smiles", (r) => r.smiles], of("prediction"), of("probability"), of("value"),
-    of("similarity"), of("applicability"), of("verdict"), ["best_bond", best], ["error", (r) => r.error ?? ""]];
-  const plain = (value) => (/^[=+\-@\t\r]/.test(value) && Number.isNaN(Number(value)) ? `'${value}` : value); // no formulas
-  const cell = (value) => (/[",\n\r]/.test(plain(value)) ? `"${plain(value).replaceAll('"', '""')}"` : plain(value));
-  const lines = table.map((row) => [...ours.map(([, read]) => read(row)), ...own.map((key) => row.values[key] ?? "")]);
-  return [[...ours.map(([name]) => name), ...own], ...lines].map((line) => line.map((value) => cell(String(value))).join(",") + "\r\n").join("");
+    of("similarity"), of("applicability"), of("verdict"), ["best_bond", best], ["error", (r) => r.error]];
+  const lines = table.map((row) => [...ours.map(([, read]) => read(row)), ...own.map((key) => row.values[key])]);
+  return csvOf([[...ours.map(([name]) => name), ...own], ...lines]);
 }
 
 function problem(text) {
