@@ -1,10 +1,9 @@
 """From SMILES to the graph that a model reads: featurisers by name, or your own.
 
-A featuriser takes a SMILES or an RDKit molecule and returns a `Data` with ``x``, ``edge_index``,
-``edge_attr`` and ``smiles``, of which node ``i`` is atom ``i``. Made from an RDKit molecule it also
-has ``node_atom``: which atom of that molecule each node is. A model can name its featuriser in an
-attribute: ``model.featurizer`` is the name of one in `FEATURIZERS`, ``"module:function"``, or a
-featuriser. Then SMILES are enough to ask it.
+A featuriser takes a SMILES and returns a `Data` with ``x``, ``edge_index``, ``edge_attr`` and
+``smiles``, of which node ``i`` is atom ``i``. A model can name its featuriser in an attribute:
+``model.featurizer`` is the name of one in `FEATURIZERS`, ``"module:function"``, or a featuriser.
+Then SMILES are enough to ask it.
 """
 
 from __future__ import annotations
@@ -39,22 +38,23 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Featurizer:
-    """Turns a SMILES or an RDKit molecule into a graph, or raises `MoleculeError`."""
+    """Turns a SMILES into a graph, or raises `MoleculeError`."""
 
     name: str
     function: Callable[[Any], Data]  # of a SMILES
     takes_molecules: bool = False  # RDKit's, not SMILES
 
-    def __call__(self, molecule: str | Mol) -> Data:
-        mol, origin = _read(molecule)
-        graph = self.function(mol if self.takes_molecules else origin["smiles"])
+    def __call__(self, smiles: str) -> Data:
+        mol = parse_smiles(smiles)
+        graph = self.function(mol if self.takes_molecules else smiles)
         if not isinstance(graph, Data) or graph.get("x") is None or graph.get("edge_index") is None:
             got = sorted(graph.keys()) if isinstance(graph, Data) else type(graph).__name__
             raise ConfigError(
                 f"The featuriser {self.name!r} must return a torch_geometric Data with `x` and "
                 f"`edge_index` (got {got})."
             )
-        return graph.update(origin)
+        graph.smiles = smiles
+        return graph
 
 
 def elements(mol: Mol) -> Data:
@@ -205,8 +205,8 @@ def graphs_from_smiles(
 ) -> list[Data]:
     """Returns the graph of each SMILES; `MoleculeError` names the first that cannot be read.
 
-    RDKit molecules may stand among the SMILES. To go on after a molecule that is refused, call
-    ``find_featurizer(...)`` and ask it for one molecule after another.
+    To go on after a molecule that is refused, call ``find_featurizer(...)`` and ask it for one
+    molecule after another.
 
     >>> [graph.num_nodes for graph in graphs_from_smiles(["CCO", "c1ccccc1"])]
     [3, 6]
@@ -223,19 +223,3 @@ def graphs_from_smiles(
             where = f"Molecule {number} of {len(molecules)}: " if len(molecules) > 1 else ""
             raise MoleculeError(f"{where}{error}") from None
     return graphs
-
-
-def _read(molecule: str | Mol) -> tuple[Mol, dict[str, Any]]:
-    """Returns a molecule in the atom order of its SMILES, and what its graph keeps of it."""
-    if isinstance(molecule, str):
-        return parse_smiles(molecule), {"smiles": molecule}
-    chem = require_rdkit()
-    if not isinstance(molecule, chem.Mol) or molecule.GetNumAtoms() == 0:
-        what = "without atoms" if isinstance(molecule, chem.Mol) else repr(molecule)
-        raise MoleculeError(
-            f"A molecule must be a SMILES or an RDKit Mol with an atom (got "
-            f"{type(molecule).__name__} {what})."
-        )
-    smiles = chem.MolToSmiles(molecule)
-    order = list(molecule.GetPropsAsDict(True, True)["_smilesAtomOutputOrder"])
-    return chem.RenumberAtoms(molecule, order), {"smiles": smiles, "node_atom": torch.tensor(order)}

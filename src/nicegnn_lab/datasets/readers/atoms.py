@@ -14,7 +14,7 @@ from torch import Tensor
 from torch_geometric.data import Data
 
 from nicegnn.config import check_choice
-from nicegnn.molecule.featurizers import FEATURIZERS
+from nicegnn.molecule.featurizers import FEATURIZERS, rich
 from nicegnn.molecule.smiles import MoleculeError, parse_smiles, require_rdkit
 from nicegnn.seeding import mix
 from nicegnn_lab.datasets.data_files import MissingDataError, data_folder
@@ -96,10 +96,13 @@ def _crippen(seed: int, folder: Path) -> AtomMolecules:
     from rdkit.Chem import rdMolDescriptors
 
     def graph(row: Cells) -> Data:
-        mol = require_rdkit().AddHs(parse_smiles(row["smiles"]))
-        made = FEATURIZERS["rich"](mol)
+        chem = require_rdkit()
+        mol = chem.AddHs(parse_smiles(row["smiles"]))
+        smiles = chem.MolToSmiles(mol)
+        order = list(mol.GetPropsAsDict(True, True)["_smilesAtomOutputOrder"])
+        made = rich(chem.RenumberAtoms(mol, order)).update({"smiles": smiles})
         value = torch.tensor([logp for logp, _ in rdMolDescriptors._CalcCrippenContribs(mol)])
-        made.y, made.atom_truth = torch.tensor([float(row["logp"])]), value[made.node_atom]
+        made.y, made.atom_truth = torch.tensor([float(row["logp"])]), value[order]
         return made
 
     return _published("crippen", list(_rows(folder, *FILES["crippen"])), graph, seed)
