@@ -99,7 +99,7 @@ def test_other_files_and_columns_are_refused_by_name(saved: Path, tmp_path: Path
     with pytest.raises(ConfigError, match="first, second"):
         load_chemprop(saved)
     torch.save({"weights": torch.ones(2)}, tmp_path / "other.pt")
-    with pytest.raises(StoreError, match="hyper_parameters"):
+    with pytest.raises(StoreError, match="Could not find hyper parameters"):
         load_chemprop(tmp_path / "other.pt")
     (tmp_path / "text.pt").write_text("no model")
     with pytest.raises(StoreError, match="Chemprop v2"):
@@ -110,7 +110,7 @@ def test_other_files_and_columns_are_refused_by_name(saved: Path, tmp_path: Path
     predictor = parts.RegressionFFN(input_dim=several.output_dim)
     mpnn = MulticomponentMPNN(several, parts.MeanAggregation(), predictor)
     save_model(tmp_path / "several.pt", mpnn, ["y"])
-    with pytest.raises(StoreError, match="must be a model of single molecules"):
+    with pytest.raises(StoreError, match="Chemprop v2 of single molecules"):
         load_chemprop(tmp_path / "several.pt")
 
 

@@ -16,7 +16,7 @@ import torch
 
 from nicegnn.errors import ConfigError
 from nicegnn.intervention.background import record_background
-from nicegnn.pretrained.chemprop import read_checkpoint, read_mpnn
+from nicegnn.pretrained.chemprop import read_mpnn
 from nicegnn.pretrained.ensemble import Ensemble, Member, Output
 from nicegnn.pretrained.model_file import ModelCard, Pretrained
 from nicegnn.target.chemprop import ChempropModel
@@ -32,7 +32,7 @@ _POOR = 0.3  # R² below which neither value nor explanation is of use
 def endpoints() -> dict[str, Endpoint]:
     """Returns all endpoints by their id, in the order of ADMET-AI's table."""
     kinds = ("classification", "regression")
-    columns = {kind: list(read_checkpoint(_paths(kind)[0])["output_columns"]) for kind in kinds}
+    columns = {kind: read_mpnn(_paths(kind)[0])[1] for kind in kinds}
     found, drugs = {}, _table("drugbank_approved.csv")
     for name, row in _table("admet.csv").set_index("id").iterrows():
         kind, is_class = row["task_type"], row["task_type"] == "classification"
@@ -115,7 +115,7 @@ def _members(kind: str, device: str) -> Sequence[Member]:
     listed = [one for one in listed if 10 <= len(one) <= 100]
     listed, members = listed[:: max(1, len(listed) // _DRUGS)][:_DRUGS], []
     for path in _paths(kind):
-        model = ChempropModel(read_mpnn(read_checkpoint(path), path).to(device))
+        model = ChempropModel(read_mpnn(path)[0].to(device))
         target = Target(model, mode="regression")  # logits are read as they are
         drugs = [model.featurizer(smiles) for smiles in listed]
         members.append((target, record_background(target, drugs, _PROTOTYPES)))

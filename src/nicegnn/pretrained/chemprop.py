@@ -38,24 +38,33 @@ _KNOWN = re.compile(  # what files name besides modules
 _NUMBERS = [type(np.dtype(kind)) for kind in ("f4", "f8", "i8", "?")]  # no file names these
 
 
-def read_checkpoint(path: Path, *, trusted: bool = False) -> dict[str, Any]:
-    """Returns what Chemprop has written to a file; code runs only if it is `trusted`."""
-    require("chemprop.models", "chemprop", "Chemprop")
+def read_mpnn(path: Path, *, trusted: bool = False) -> tuple[Any, list[str]]:
+    """Returns the model of a file in evaluation mode, and the names of its tasks.
+
+    Code runs only if the file is `trusted`.
+    """
+    MPNN = require("chemprop.models", "chemprop", "Chemprop").MPNN
     try:
         names = [] if trusted else get_unsafe_globals_in_checkpoint(path)
-        with safe_globals([*((_part_of_model(name), name) for name in names), *_NUMBERS]):
+        parts = [(_part_of_model(name, path), name) for name in names]
+        with safe_globals([*parts, *_NUMBERS]):
             held: Any = torch.load(path, map_location="cpu", weights_only=not trusted)
+        file = io.BytesIO()  # Chemprop reads files alone; this one holds what was allowed
+        torch.save(held, file)
+        file.seek(0)
+        mpnn = MPNN.load_from_file(file, map_location="cpu").eval()
+    except StoreError:
+        raise
     except Exception as error:
-        raise StoreError(f"{path} must be a model of Chemprop v2 (got {error}).") from error
-    if not isinstance(held, dict) or not {"hyper_parameters", "state_dict"} <= held.keys():
         raise StoreError(
-            f"{path} must be a model of Chemprop v2, with hyper_parameters and state_dict. Convert "
-            "one of v1 with `chemprop convert`."
-        )
-    return held
+            f"{path} must be a model of Chemprop v2 of single molecules (got "
+            f"{type(error).__name__}: {error}). Try `chemprop convert`, or train an MPNN on one "
+            "component; models of atoms and bonds are not explained."
+        ) from error
+    return mpnn, [str(name) for name in held.get("output_columns") or range(mpnn.n_tasks)]
 
 
-def _part_of_model(name: str) -> Any:
+def _part_of_model(name: str, path: Path) -> Any:
     """Returns what a file names, or raises where that is no part of a model."""
     module, _, own = name.rpartition(".")
     if module.startswith("lightning.") and own == "AttributeDict":
@@ -67,26 +76,9 @@ def _part_of_model(name: str) -> Any:
         if isinstance(found, type) and issubclass(found, nn.Module | Enum):
             return found
     raise StoreError(
-        f"{name}, which is no part of one: reading it could run any code; if you know who wrote "
-        "it, say so by --trust"
+        f"{path} names {name}, which is no part of a Chemprop model: reading it could run any "
+        "code. If you know who wrote it, say so by --trust."
     )
-
-
-def read_mpnn(held: dict[str, Any], path: Path) -> Any:
-    """Returns the model of a checkpoint, in evaluation mode."""
-    from chemprop.models import MPNN
-
-    file = io.BytesIO()  # Chemprop reads files alone; this one holds what was allowed
-    torch.save(held, file)
-    file.seek(0)
-    try:
-        return MPNN.load_from_file(file, map_location="cpu").eval()
-    except Exception as error:
-        raise StoreError(
-            f"{path} must be a model of single molecules that this version of Chemprop can build "
-            f"({type(error).__name__}: {error}). Try `chemprop convert`, or train an MPNN on one "
-            "component; models of atoms and bonds are not explained."
-        ) from error
 
 
 def find_checkpoints(path: Path) -> list[Path]:
@@ -128,12 +120,10 @@ def load_chemprop(
     """
     files, models, tasks = find_checkpoints(Path(path)), list[ChempropModel](), list[list[str]]()
     for file in files:
-        held = read_checkpoint(file, trusted=trusted)
-        mpnn = read_mpnn(held, file).to(device)
-        names = [str(name) for name in held.get("output_columns") or range(mpnn.n_tasks)]
+        mpnn, names = read_mpnn(file, trusted=trusted)
         if column not in names and (column or len(names) > 1):
             raise ConfigError(f"`column` must be one of {', '.join(names)} (got {column!r}).")
-        models.append(ChempropModel(mpnn, column=names.index(column or names[0])))
+        models.append(ChempropModel(mpnn.to(device), column=names.index(column or names[0])))
         tasks.append([models[-1].mode, column or names[0]])
     model, name = models[0], column or names[0]
     if any(one != tasks[0] for one in tasks):
