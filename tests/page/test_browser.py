@@ -262,6 +262,14 @@ def test_structures_and_lists_are_read_and_a_change_of_mind_stops_them(
     page.wait_for_selector("#file-problem >> text=Save a spreadsheet as CSV")
 
 
+def test_every_question_and_type_of_the_interface_is_described(visit: Any, address: str) -> None:
+    page = visit()
+    page.goto(f"{address}/docs")
+    page.wait_for_selector("h3 >> text=Explained")
+    paths = [text.removeprefix("GET /api/") for text in page.locator("h2").all_inner_texts()]
+    assert {"models", "explain", "compare", "changes", "file/{name}"} <= {*paths}
+
+
 def test_words_stand_out_from_what_is_behind_them(visit: Any) -> None:
     """A contrast of 4.5, as WCAG asks for."""
     page = visit(RING)

@@ -30,7 +30,7 @@ function pathSection(path, method, about) {
   const words = about.parameters ?? [];
   const needed = words.filter((word) => word.required && word.in === "query").map((word) => [word.name, SAMPLE[word.name] ?? ""]);
   const sample = `${location.origin}${path.replace("{name}", "picture.svg")}${needed.length ? `?${new URLSearchParams(needed)}` : ""}`;
-  const answer = about.responses["200"].content;
+  const answer = about.responses["200"].content ?? { "a file": {} };
   const returns = Object.entries(answer).map(([type, { schema }]) => `${kind(schema)} ${type}`.trim()).join(", ");
   const section = make("section", "", make("h2", `${method.toUpperCase()} ${path}`), make("p", about.description ?? ""));
   if (words.length) {
