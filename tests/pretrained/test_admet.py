@@ -38,9 +38,9 @@ def by_name(admet: Ensemble, *smiles: str) -> dict[str, Finding]:
 
 def test_there_are_41_endpoints_and_others_are_refused_by_name() -> None:
     assert len(endpoints()) == len(named_endpoints("all")) == 41
-    assert sum(output.mode == "binary" for output, _ in endpoints().values()) == 31
-    assert [card.name for _, card in named_endpoints("herg, AMES,hERG")] == ["hERG", "AMES"]
-    poor = {name for name, (_, card) in endpoints().items() if card.doubt}
+    assert sum(one.mode == "binary" for one in endpoints().values()) == 31
+    assert [one.card.name for one in named_endpoints("herg, AMES,hERG")] == ["hERG", "AMES"]
+    poor = {name for name, one in endpoints().items() if one.card.doubt}
     assert {"Half_Life_Obach", "VDss_Lombardo"} <= poor
     for words in ("nosuch", "AMES,nosuch", ""):
         with pytest.raises(ConfigError, match="AMES"):

@@ -54,11 +54,11 @@ class Domain:
     usual: float  # 19 of 20 training molecules are nearer to another one
 
     @classmethod
-    def of(cls, smiles: Sequence[str], seed: int = 0) -> Domain:
+    def of(cls, smiles: Sequence[str]) -> Domain:
         """Returns the domain of training molecules; large sets are represented by some of them."""
         mols = [parse_smiles(one) for one in smiles]
         atoms = sorted({kind for mol in mols for kind in _surroundings(mol)})
-        chosen = random.Random(seed).sample(mols, min(len(mols), _MOST))
+        chosen = random.Random(0).sample(mols, min(len(mols), _MOST))
         vectors = [_generator().GetFingerprint(mol) for mol in chosen]
         nearest = sorted(
             _nearest(one, vectors[:place] + vectors[place + 1 :])

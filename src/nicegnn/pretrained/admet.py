@@ -22,14 +22,13 @@ from nicegnn.pretrained.model_file import ModelCard, Pretrained
 from nicegnn.target.chemprop import ChempropModel
 from nicegnn.target.frozen_model import Target
 
-Endpoint = tuple[Output, ModelCard]
 ADMET = "admet:"  # stands before names of endpoints where a word names a model
 _PROTOTYPES, _DRUGS = 4, 200  # of each member; drugs whose bonds and atoms they are
 _POOR = 0.3  # R² below which neither value nor explanation is of use
 
 
 @cache
-def endpoints() -> dict[str, Endpoint]:
+def endpoints() -> dict[str, Output]:
     """Returns all endpoints by their id, in the order of ADMET-AI's table."""
     kinds = ("classification", "regression")
     columns = {kind: read_mpnn(_paths(kind)[0])[1] for kind in kinds}
@@ -60,15 +59,14 @@ def endpoints() -> dict[str, Endpoint]:
             explained=1,
             group=kind,
             name=name,
-            unit=card.unit,
-            doubt=card.doubt,
+            card=card,
             drugs=torch.tensor(drugs[name].to_numpy(), dtype=torch.float32),
         )
-        found[name] = output, card
+        found[name] = output
     return found
 
 
-def named_endpoints(words: str) -> list[Endpoint]:
+def named_endpoints(words: str) -> list[Output]:
     """Returns endpoints by ids with commas between them, or by ``all``."""
     known = endpoints()
     if words.strip() == "all":
@@ -91,12 +89,9 @@ def load_admet(words: str, device: str | torch.device = "cpu") -> Pretrained:
     >>> (ames,) = loaded.explainer.findings("O=[N+]([O-])c1ccccc1")  # doctest: +SKIP
     """
     chosen = named_endpoints(words.removeprefix(ADMET))
-    cards = {one.name: card for one, card in chosen}
-    kinds = {one.group for one, _ in chosen}
-    explainer = Ensemble(
-        {kind: _members(kind, str(device)) for kind in kinds}, [one for one, _ in chosen]
-    )
-    card = chosen[0][1]
+    cards, card = {one.name: one.card for one in chosen}, chosen[0].card
+    groups = {kind: _members(kind, str(device)) for kind in {one.group for one in chosen}}
+    explainer = Ensemble(groups, chosen)
     if len(cards) > 1:
         question = f"{len(cards)} properties of drugs by ADMET-AI"
         card = ModelCard("ADMET-AI", question, "regression", featurizer="chemprop")

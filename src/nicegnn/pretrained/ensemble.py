@@ -32,6 +32,7 @@ from nicegnn.intervention.background import Background, atom_kinds, record_backg
 from nicegnn.intervention.exchange import NUM, Exchange
 from nicegnn.intervention.one_part import Damaged, damage_each_bond, replace_each_atom
 from nicegnn.intervention.query import Query
+from nicegnn.pretrained.model_file import ModelCard
 from nicegnn.target.frozen_model import Target, fingerprint
 from nicegnn.target.losses import log_odds, of_target
 from nicegnn.target.output import Mode, OutputReader
@@ -50,8 +51,7 @@ class Output:
     explained: int | None = None  # class that is explained and told of; None: the predicted one
     group: str = ""  # members that have it
     name: str = ""
-    unit: str = ""
-    doubt: str = ""  # why its values must not be used
+    card: ModelCard = ModelCard("")
     drugs: Tensor | None = None  # what is predicted for approved drugs, to compare with
 
     @property
@@ -78,7 +78,7 @@ class Finding:
     def warnings(self, number: int) -> list[str]:
         """Returns why the prediction for a molecule, or its explanation, may be wrong."""
         told, of = self.told[:, number], self.output
-        said = [of.doubt] if of.doubt else []
+        said = [of.card.doubt] if of.card.doubt else []
         if of.mode == "binary":
             if _UNSURE[0] < float(told.mean()) < _UNSURE[1]:
                 said.append(f"The models are unsure: {told.mean():.2f} is near 0.5.")
@@ -94,7 +94,10 @@ class Finding:
         if drugs is not None:  # the share of them with a smaller prediction
             value = float(told.mean())
             below = (drugs < value).float().mean() + (drugs <= value).float().mean()
-            cells = {"prediction unit": self.output.unit, "percentile": f"{50 * float(below):.1f}"}
+            cells = {
+                "prediction unit": self.output.card.unit,
+                "percentile": f"{50 * float(below):.1f}",
+            }
         warning = " ".join(self.warnings(number))
         return cells | {"spread": f"{float(told.std()):.3g}", "warning": warning}
 
