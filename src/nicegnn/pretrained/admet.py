@@ -53,7 +53,7 @@ def endpoints() -> dict[str, Output]:
             test={"auc" if is_class else "r2": quality},
             doubt="" if is_class or quality >= _POOR else doubt,
         )
-        output = Output(
+        found[name] = Output(
             mode="binary" if is_class else "regression",
             column=columns[kind].index(name),
             explained=1,
@@ -62,7 +62,6 @@ def endpoints() -> dict[str, Output]:
             card=card,
             drugs=torch.tensor(drugs[name].to_numpy(), dtype=torch.float32),
         )
-        found[name] = output
     return found
 
 

@@ -148,6 +148,6 @@ def load_chemprop(
     origin = {"model": fingerprint(model), "featurizer": card.featurizer, "name": card.name}
     if len(files) > 1:
         members = [(Target(one, mode="regression"), None) for one in models]
-        explainer = Ensemble({"": members}, [Output(model.mode, name=name)])
+        explainer = Ensemble({"": members}, [Output(model.mode, card, name=name)])
         origin["model"] = explainer.weights
     return Pretrained(model, explainer, model.featurizer, card, origin)

@@ -47,11 +47,11 @@ class Output:
     """One output that all members of a group have."""
 
     mode: Mode  # binary, multiclass or regression
+    card: ModelCard
     column: int = 0  # of the raw output; classes of one task take all columns
     explained: int | None = None  # class that is explained and told of; None: the predicted one
     group: str = ""  # members that have it
     name: str = ""
-    card: ModelCard = ModelCard("")
     drugs: Tensor | None = None  # what is predicted for approved drugs, to compare with
 
     @property
@@ -94,10 +94,8 @@ class Finding:
         if drugs is not None:  # the share of them with a smaller prediction
             value = float(told.mean())
             below = (drugs < value).float().mean() + (drugs <= value).float().mean()
-            cells = {
-                "prediction unit": self.output.card.unit,
-                "percentile": f"{50 * float(below):.1f}",
-            }
+            cells["prediction unit"] = self.output.card.unit
+            cells["percentile"] = f"{50 * float(below):.1f}"
         warning = " ".join(self.warnings(number))
         return cells | {"spread": f"{float(told.std()):.3g}", "warning": warning}
 
