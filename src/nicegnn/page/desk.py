@@ -15,7 +15,7 @@ from fastapi import Query
 from nicegnn.errors import NicegnnError
 from nicegnn.page.answers import Case, Change, Comparison, Model, compare
 from nicegnn.page.changes import changed_molecules
-from nicegnn.pretrained import DEFAULT, NAMES, Pretrained, card_of
+from nicegnn.pretrained import NAMES, Pretrained, card_of
 from nicegnn.pretrained.admet import ADMET
 from nicegnn.screening.explaining import explain_rows, graph_of
 from nicegnn.screening.loading import file_and_label, load_words
@@ -58,15 +58,12 @@ class Shelf:
         config: a model that was named on the command line, which comes first.
     """
 
-    def __init__(self, config: ModelConfig | None = None) -> None:
-        self.seed, self.first = (config or ModelConfig()).seed, DEFAULT
-        self.cards = {name: card_of(name) for name in NAMES}
+    def __init__(self, config: ModelConfig) -> None:
+        self.seed = config.seed
         self._configs = {name: ModelConfig(model=name) for name in NAMES}
         self.families: dict[str, str] = {}  # of models that are outputs of the same ones
         self._loaded: dict[str, Pretrained] = {}
         self._lock = Lock()
-        if config is None:
-            return
         subject, (file, label) = load_words(config), file_and_label(config.model)
         name = subject.card.name
         name = Path(file).name if name in NAMES and config.model not in NAMES else name
@@ -78,7 +75,7 @@ class Shelf:
         else:
             self._configs[name], self._loaded[name] = config, subject
         self.first = label or next(iter(own))
-        self.cards = {**own, **{one: self.cards[one] for one in NAMES if one not in own}}
+        self.cards = {**own, **{one: card_of(one) for one in NAMES if one not in own}}
 
     def __getitem__(self, name: str) -> Pretrained:
         if name not in self.cards:
