@@ -20,6 +20,7 @@ from nicegnn.molecule.featurizers import (
 )
 from nicegnn.molecule.smiles import MoleculeError, matched_molecule, parse_smiles
 
+rdBase = pytest.importorskip("rdkit.rdBase")
 Chem = pytest.importorskip("rdkit.Chem", reason="needs RDKit: pip install 'nicegnn[molecules]'")
 
 MOLECULES = ("CCO", "CC(=O)Nc1ccc(O)cc1", "[Na+].[Cl-]", "C[C@H](N)C(=O)O", "F/C=C/F", "C", "C[Si]")
@@ -50,7 +51,7 @@ def test_every_featuriser_keeps_the_contract(name: str, smiles: str) -> None:
     assert make.name == name
     graph = make(smiles)
     mol = parse_smiles(smiles)
-    widths = {"elements": (14, 4), "rich": (len(RICH_ATOMS), 9), "pyg": (9, 3)}
+    widths = {"elements": (14, 4), "rich": (len(RICH_ATOMS), 9)}
     assert graph.x.shape == (mol.GetNumAtoms(), widths[name][0])
     assert graph.edge_attr.shape == (2 * mol.GetNumBonds(), widths[name][1])
     assert graph.edge_index.shape == (2, 2 * mol.GetNumBonds())
@@ -97,19 +98,6 @@ def test_features_do_not_depend_on_the_order_of_atoms(name: str) -> None:
     assert sorted_rows(one.edge_attr) == sorted_rows(other.edge_attr)
 
 
-@pytest.mark.parametrize("smiles", MOLECULES)
-def test_pyg_gives_the_numbers_of_pyg(smiles: str) -> None:
-    ours, theirs = find_featurizer("pyg")(smiles), from_rdmol(Chem.MolFromSmiles(smiles))
-    for key in ("x", "edge_index", "edge_attr"):
-        assert torch.equal(ours[key], theirs[key])
-        assert ours[key].dtype == torch.long
-
-
-def test_pyg_refuses_what_it_has_no_number_for() -> None:
-    with pytest.raises(MoleculeError, match=r"PyG's from_smiles knows \(got '\[U\+7\]'"):
-        find_featurizer("pyg")("[U+7]")
-
-
 def test_functions_of_users_become_featurisers() -> None:
     make = find_featurizer(own)
     assert make.name == "own"
@@ -120,6 +108,12 @@ def test_functions_of_users_become_featurisers() -> None:
     assert by_name("CCO").num_nodes == 3
     assert by_name.name == "tests.molecule.test_featurizers:own"
     assert find_featurizer(make) is make
+    before = rdBase.LogStatus()
+    of_pyg = find_featurizer("torch_geometric.utils:from_smiles")("CC(=O)N")
+    for key, value in from_rdmol(Chem.MolFromSmiles("CC(=O)N")).to_dict().items():
+        assert torch.equal(of_pyg[key], value)
+    assert of_pyg.smiles == "CC(=O)N"
+    assert rdBase.LogStatus() == before  # PyG alone would silence RDKit
     with pytest.raises(ConfigError, match=r"must return a torch_geometric Data .*got int"):
         find_featurizer(lambda smiles: 3)("C")
 
@@ -127,7 +121,7 @@ def test_functions_of_users_become_featurisers() -> None:
 @pytest.mark.parametrize(
     ("featurizer", "reason"),
     [
-        ("nosuch", r"one of \['elements', 'rich', 'pyg'\].*got 'nosuch'"),
+        ("nosuch", r"one of \['elements', 'rich'\].*got 'nosuch'"),
         ("nosuch.module:f", "can be imported .*No module named 'nosuch'"),
         ("tests.molecule.test_featurizers:nosuch", "has no attribute 'nosuch'"),
         ("tests.molecule.test_featurizers:MOLECULES", "or a function from SMILES"),

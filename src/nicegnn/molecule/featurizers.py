@@ -46,7 +46,8 @@ class Featurizer:
 
     def __call__(self, smiles: str) -> Data:
         mol = parse_smiles(smiles)
-        graph = self.function(mol if self.takes_molecules else smiles)
+        with require_rdkit("rdkit.rdBase").BlockLogs():  # PyG's from_smiles ends them for good
+            graph = self.function(mol if self.takes_molecules else smiles)
         if not isinstance(graph, Data) or graph.get("x") is None or graph.get("edge_index") is None:
             got = sorted(graph.keys()) if isinstance(graph, Data) else type(graph).__name__
             raise ConfigError(
@@ -132,25 +133,8 @@ def _ones(told: Iterable[set[str]], columns: Sequence[str]) -> Tensor:
     return torch.tensor(rows).view(-1, len(columns))
 
 
-def pyg(mol: Mol) -> Data:
-    """The integers of ``torch_geometric.utils.from_smiles``, for embedding layers.
-
-    Hydrogens stay implicit. PyG sorts edges by node, so they are not in the order of bonds.
-    """
-    from torch_geometric.utils.smiles import from_rdmol
-
-    try:
-        return from_rdmol(mol)
-    except ValueError as error:
-        raise MoleculeError(
-            f"Atoms and bonds must have values that PyG's from_smiles knows (got "
-            f"{require_rdkit().MolToSmiles(mol)!r}: {error}). Drop the molecule, or use the "
-            "featuriser 'rich'."
-        ) from None
-
-
 #: Featurisers by name.
-FEATURIZERS = {one.__name__: Featurizer(one.__name__, one, True) for one in (elements, rich, pyg)}
+FEATURIZERS = {one.__name__: Featurizer(one.__name__, one, True) for one in (elements, rich)}
 
 
 def find_featurizer(featurizer: str | Callable[..., Data]) -> Featurizer:
