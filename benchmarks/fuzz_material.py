@@ -26,7 +26,7 @@ from nicegnn import NICE, Explanation, NICEConfig, TeachConfig
 from nicegnn.cli.main import main
 from nicegnn.errors import NicegnnError
 from nicegnn.molecule.featurizers import FEATURIZERS
-from nicegnn.pretrained.model_file import ModelCard, Stored, save_model
+from nicegnn.pretrained.model_file import ModelCard, save_model
 from nicegnn.store import load_tensors
 from nicegnn.target.zoo import make_model
 
@@ -111,7 +111,7 @@ class World:
         nice.teach(self.background * 4, config=TeachConfig(epochs=1), progress=False)
         nice.save(paths[1])
         card = ModelCard(name="small", classes=("a", "b"), featurizer="elements")
-        save_model(paths[2], Stored(model, card, nice.background))  # type: ignore[arg-type]
+        save_model(paths[2], model, card, nice.background)  # type: ignore[arg-type]
         kinds = {"plain": "nice", "taught": "nice", "model": "model"}
         read = zip(kinds.items(), paths, strict=True)
         return {name: load_tensors(path, kind) for (name, kind), path in read}

@@ -178,7 +178,7 @@ def test_explainer_of_a_plugin(call: Call, tmp_path: Path) -> None:
         (("explain", "CCO", "--model", "nope"), "'benzene', 'mutagenicity', 'logp'"),
         (("explain", "CCO", "--explainer", "nope"), "'pgexplainer'"),
         (("explain", "CCO", "--substructure", "nope"), "NAME=SMARTS"),
-        (("serve", "--featurizer", "pyg"), "`featurizer` must be left out for mutagenicity"),
+        (("serve", "--featurizer", "elements"), "`featurizer` must be left out for mutagenicity"),
         (("explain", "CCO", "--device", "tpu"), "`device` must be cpu, or cuda where there is"),
         (("train", "mols.csv", "-y", "who", "--device", "tpu"), "`device` must be cpu"),
         (("explain", "bad.csv.gz", "--out", "x"), "bad.csv.gz cannot be read (Not a gzipped file"),

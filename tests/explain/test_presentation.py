@@ -11,6 +11,7 @@ import pandas as pd
 import pytest
 import torch
 from torch_geometric.data import Batch, Data
+from torch_geometric.utils import from_smiles
 
 from nicegnn import NICE, Explanation, Flag, NICEConfig, Status, get_explainer
 from nicegnn.errors import ConfigError
@@ -46,7 +47,9 @@ def one() -> Explanation:
 @pytest.fixture
 def two() -> Explanation:
     """Ethanol and acetamide, whose edges PyG has sorted by node: C0-C1, C1-O2, C1-N3."""
-    return explained(graphs_from_smiles([ETHANOL, ACETAMIDE], "pyg"), [0.1, 0.2, 0.3, 0.9, 0.6])
+    return explained(
+        graphs_from_smiles([ETHANOL, ACETAMIDE], from_smiles), [0.1, 0.2, 0.3, 0.9, 0.6]
+    )
 
 
 def test_smiles_are_kept_through_split_and_joining(one: Explanation, two: Explanation) -> None:

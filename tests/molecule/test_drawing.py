@@ -183,7 +183,7 @@ def test_what_does_not_fit_is_named():
         (Panel(twice, smiles="CC"), {}, "undirected=True"),
         (Panel(star), {"palette": "rainbow"}, "or a Palette (got 'rainbow')"),
         (Panel(star), {"palette": white}, "'#rrggbb' (got 'white')"),
-        (Panel(star), {"limit": -1.0}, "`limit` must be a number above 0"),
+        (Panel(star), {"limit": -1.0}, "`limit` must be a positive number (got -1.0)"),
         *((Panel(star), {"size": size}, odd) for size in [(-5, 10), (10.5, 10), (10,), 7]),
     ):
         with pytest.raises((ConfigError, MoleculeError), match=re.escape(told)):

@@ -11,14 +11,16 @@ from torch_geometric.utils.smiles import from_rdmol
 from nicegnn.errors import ConfigError
 from nicegnn.molecule.featurizers import (
     FEATURIZERS,
+    RICH_ATOMS,
+    RICH_BONDS,
     Featurizer,
-    Rich,
     find_featurizer,
     graphs_from_smiles,
     model_featurizer,
 )
 from nicegnn.molecule.smiles import MoleculeError, matched_molecule, parse_smiles
 
+rdBase = pytest.importorskip("rdkit.rdBase")
 Chem = pytest.importorskip("rdkit.Chem", reason="needs RDKit: pip install 'nicegnn[molecules]'")
 
 MOLECULES = ("CCO", "CC(=O)Nc1ccc(O)cc1", "[Na+].[Cl-]", "C[C@H](N)C(=O)O", "F/C=C/F", "C", "C[Si]")
@@ -49,7 +51,7 @@ def test_every_featuriser_keeps_the_contract(name: str, smiles: str) -> None:
     assert make.name == name
     graph = make(smiles)
     mol = parse_smiles(smiles)
-    widths = {"elements": (14, 4), "rich": (len(Rich.node_columns), 9), "pyg": (9, 3)}
+    widths = {"elements": (14, 4), "rich": (len(RICH_ATOMS), 9)}
     assert graph.x.shape == (mol.GetNumAtoms(), widths[name][0])
     assert graph.edge_attr.shape == (2 * mol.GetNumBonds(), widths[name][1])
     assert graph.edge_index.shape == (2, 2 * mol.GetNumBonds())
@@ -62,23 +64,23 @@ def test_every_featuriser_keeps_the_contract(name: str, smiles: str) -> None:
 
 
 def test_rich_atoms_and_bonds_by_hand() -> None:
-    rich = Rich()
+    rich = FEATURIZERS["rich"]
     graph = rich("C[C@H]([NH3+])C(=O)[O-]")
-    tell = [named(row, rich.node_columns) for row in graph.x]
+    tell = [named(row, RICH_ATOMS) for row in graph.x]
     sp3, sp2 = "hybridisation sp3", "hybridisation sp2"
     assert tell[1] == {"element C", "charge 0", "hydrogens 1", "degree 3", sp3, "chirality S"}
     assert tell[2] == {"element N", "charge 1", "hydrogens 3", "degree 1", sp3}
     assert tell[4] == {"element O", "charge 0", "hydrogens 0", "degree 1", sp2}
     assert "charge -1" in tell[5]
-    assert named(graph.edge_attr[0], rich.edge_columns) == {"single"}
+    assert named(graph.edge_attr[0], RICH_BONDS) == {"single"}
     assert graph.x.dtype == graph.edge_attr.dtype == torch.float32
     benzene = rich("c1ccccc1")
-    assert {"aromatic", "in a ring"} <= named(benzene.x[0], rich.node_columns)
-    assert named(benzene.edge_attr[0], rich.edge_columns) == {"aromatic", "conjugated", "in a ring"}
-    assert "stereo E" in named(rich("F/C=C/F").edge_attr[2], rich.edge_columns)
-    assert "stereo Z" in named(rich("F/C=C\\F").edge_attr[2], rich.edge_columns)
-    assert "other type" in named(rich("N->B").edge_attr[0], rich.edge_columns)
-    far = named(rich("[Cu+4]").x[0], rich.node_columns)
+    assert {"aromatic", "in a ring"} <= named(benzene.x[0], RICH_ATOMS)
+    assert named(benzene.edge_attr[0], RICH_BONDS) == {"aromatic", "conjugated", "in a ring"}
+    assert "stereo E" in named(rich("F/C=C/F").edge_attr[2], RICH_BONDS)
+    assert "stereo Z" in named(rich("F/C=C\\F").edge_attr[2], RICH_BONDS)
+    assert "other type" in named(rich("N->B").edge_attr[0], RICH_BONDS)
+    far = named(rich("[Cu+4]").x[0], RICH_ATOMS)
     assert {"element other", "charge 2"} <= far  # beyond the last column
 
 
@@ -96,33 +98,6 @@ def test_features_do_not_depend_on_the_order_of_atoms(name: str) -> None:
     assert sorted_rows(one.edge_attr) == sorted_rows(other.edge_attr)
 
 
-@pytest.mark.parametrize("smiles", MOLECULES)
-def test_pyg_gives_the_numbers_of_pyg(smiles: str) -> None:
-    ours, theirs = find_featurizer("pyg")(smiles), from_rdmol(Chem.MolFromSmiles(smiles))
-    for key in ("x", "edge_index", "edge_attr"):
-        assert torch.equal(ours[key], theirs[key])
-        assert ours[key].dtype == torch.long
-
-
-def test_pyg_refuses_what_it_has_no_number_for() -> None:
-    with pytest.raises(MoleculeError, match=r"PyG's from_smiles knows \(got '\[U\+7\]'"):
-        find_featurizer("pyg")("[U+7]")
-
-
-@pytest.mark.parametrize("name", FEATURIZERS)
-def test_rdkit_molecules_tell_which_atom_a_node_is(name: str) -> None:
-    mol = Chem.RenumberAtoms(parse_smiles("CC(=O)N"), [3, 0, 2, 1])
-    graph = find_featurizer(name)(mol)
-    nodes = molecule_of(graph)
-    for node, atom in enumerate(graph.node_atom.tolist()):
-        assert nodes.GetAtomWithIdx(node).GetSymbol() == mol.GetAtomWithIdx(atom).GetSymbol()
-    ends = graph.node_atom[graph.edge_index].t().tolist()
-    assert all(mol.GetBondBetweenAtoms(u, v) is not None for u, v in ends)
-    whole = find_featurizer(name)(Chem.AddHs(parse_smiles("CO")))
-    assert whole.num_nodes == 6
-    assert molecule_of(whole).GetNumAtoms() == 6
-
-
 def test_functions_of_users_become_featurisers() -> None:
     make = find_featurizer(own)
     assert make.name == "own"
@@ -133,6 +108,12 @@ def test_functions_of_users_become_featurisers() -> None:
     assert by_name("CCO").num_nodes == 3
     assert by_name.name == "tests.molecule.test_featurizers:own"
     assert find_featurizer(make) is make
+    before = rdBase.LogStatus()
+    of_pyg = find_featurizer("torch_geometric.utils:from_smiles")("CC(=O)N")
+    for key, value in from_rdmol(Chem.MolFromSmiles("CC(=O)N")).to_dict().items():
+        assert torch.equal(of_pyg[key], value)
+    assert of_pyg.smiles == "CC(=O)N"
+    assert rdBase.LogStatus() == before  # PyG alone would silence RDKit
     with pytest.raises(ConfigError, match=r"must return a torch_geometric Data .*got int"):
         find_featurizer(lambda smiles: 3)("C")
 
@@ -140,7 +121,7 @@ def test_functions_of_users_become_featurisers() -> None:
 @pytest.mark.parametrize(
     ("featurizer", "reason"),
     [
-        ("nosuch", r"one of \['elements', 'rich', 'pyg'\].*got 'nosuch'"),
+        ("nosuch", r"one of \['elements', 'rich'\].*got 'nosuch'"),
         ("nosuch.module:f", "can be imported .*No module named 'nosuch'"),
         ("tests.molecule.test_featurizers:nosuch", "has no attribute 'nosuch'"),
         ("tests.molecule.test_featurizers:MOLECULES", "or a function from SMILES"),
@@ -160,7 +141,6 @@ def test_unknown_featurisers_are_named(featurizer: object, reason: str) -> None:
         ("c1cc", "unclosed ring"),
         ("CCO ethanol", "without spaces"),
         (None, "got NoneType"),
-        (Chem.Mol(), "without atoms"),
     ],
 )
 def test_refused_molecules_are_named(name, smiles, reason) -> None:

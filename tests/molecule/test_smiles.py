@@ -5,30 +5,30 @@ import sys
 
 import pytest
 
-from nicegnn.molecule.featurizers import Elements
+from nicegnn.molecule.featurizers import FEATURIZERS
 from nicegnn.molecule.smiles import ATOMS, MoleculeError, parse_smiles
 
 rdkit = pytest.importorskip("rdkit", reason="needs RDKit: pip install 'nicegnn[molecules]'")
 
 
 def test_graphs_by_hand():
-    data = Elements()("C=O")
+    data = FEATURIZERS["elements"]("C=O")
     assert data.edge_index.tolist() == [[0, 1], [1, 0]]
     assert data.edge_attr.tolist() == [[0, 1, 0, 0], [0, 1, 0, 0]]
     assert data.x.argmax(1).tolist() == [ATOMS.index("C"), ATOMS.index("O")]
-    toluene = Elements()("Cc1ccccc1")
+    toluene = FEATURIZERS["elements"]("Cc1ccccc1")
     ring = [(1, 2), (2, 3), (3, 4), (4, 5), (5, 6), (6, 1)]
     expected = [pair for u, v in [(0, 1), *ring] for pair in ((u, v), (v, u))]
     assert list(map(tuple, toluene.edge_index.t().tolist())) == expected
     assert toluene.edge_attr.argmax(1).tolist() == [0, 0] + [3] * 12
-    assert Elements()("C#N").edge_attr.argmax(1).tolist() == [2, 2]
-    assert Elements()("C[Si]").x.argmax(1).tolist() == [0, len(ATOMS) - 1]
-    alone = Elements()("C")
+    assert FEATURIZERS["elements"]("C#N").edge_attr.argmax(1).tolist() == [2, 2]
+    assert FEATURIZERS["elements"]("C[Si]").x.argmax(1).tolist() == [0, len(ATOMS) - 1]
+    alone = FEATURIZERS["elements"]("C")
     assert [tuple(alone[key].shape) for key in ("x", "edge_index", "edge_attr")] == [
         *((1, 14), (2, 0), (0, 4))
     ]
     with pytest.raises(MoleculeError, match="DATIVE"):
-        Elements()("N->B")
+        FEATURIZERS["elements"]("N->B")
 
 
 @pytest.mark.parametrize(

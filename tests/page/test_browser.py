@@ -193,10 +193,12 @@ def test_downloads_and_the_link(visit: Any) -> None:
     page.get_by_role("button", name="Copy link").click()
     copied = page.evaluate("navigator.clipboard.readText()")
     assert "smiles=CC" in copied
-    starts = {"SVG": b"<svg", "PNG": b"\x89PNG", "Bonds (CSV)": b"row,id,bond", "SDF": b"\n"}
-    for name, start in starts.items():
+    head = b"smiles,prediction,model,"
+    starts = {"SVG": b"<svg", "PNG": b"\x89PNG", "Bonds (CSV)": head + b"bond,", "SDF": b"\n"}
+    for name, start in {**starts, "Atoms (CSV)": head + b"atom,"}.items():
         with page.expect_download() as waiting:
-            page.get_by_role("link", name=name, exact=True).click()
+            role = "button" if "CSV" in name else "link"
+            page.get_by_role(role, name=name, exact=True).click()
         assert Path(waiting.value.path()).read_bytes().startswith(start)
 
 
@@ -206,7 +208,8 @@ def test_file_becomes_a_table_with_own_columns(visit: Any, tmp_path: Path) -> No
     page.get_by_role("button", name="Explain all").click()
     page.wait_for_selector("#file-problem >> text=Choose a file")
     rows = [f"m{n},{'C' * (n + 1)}O,+{n}x" for n in range(30)]
-    path.write_text("\n".join(["id,structures,dose", *rows, "ring,Cc1ccccc1,1", "bad,c1ccccc,2"]))
+    rows += ["ring,Cc1ccccc1,1", 'bad,"c1ccccc","a ""2"",\nor 3"']
+    path.write_text("\n".join(["id,structures,dose", *rows]))
     page.set_input_files("#send input[type=file]", path)
     page.wait_for_selector("#file-problem >> text=must have a column of SMILES")
     page.fill("[name=column]", "structures")
@@ -220,9 +223,51 @@ def test_file_becomes_a_table_with_own_columns(visit: Any, tmp_path: Path) -> No
     found = list(csv.DictReader(io.StringIO(text)))
     assert [row["id"] for row in found] == [*(f"m{n}" for n in range(30)), "ring", "bad"]
     assert found[0]["dose"] == "'+0x"  # no formula for a spreadsheet
+    assert found[-1]["dose"] == 'a "2",\nor 3'
     page.get_by_role("button", name="probability").click()
     page.locator("#rows img").first.click()
     assert "benzene ring" in said(page)
+
+
+def test_structures_and_lists_are_read_and_a_change_of_mind_stops_them(
+    visit: Any, tmp_path: Path
+) -> None:
+    from rdkit import Chem
+
+    page, path = visit(), tmp_path / "mols.sdf"
+    page.get_by_role("tab", name="A file").click()
+    with Chem.SDWriter(str(path)) as writer:
+        for smiles in (RING, NO_RING):
+            mol = Chem.MolFromSmiles(smiles)
+            mol.SetProp("_Name", f"of {mol.GetNumAtoms()} atoms")
+            mol.SetProp("dose", "3 mg")
+            writer.write(mol)
+    page.set_input_files("#send input[type=file]", path)
+    page.wait_for_selector("#progress >> text=2 molecules explained.")
+    cells = page.locator("#rows tr:nth-child(1) td").all_inner_texts()
+    assert (cells[1], cells[3], cells[-1]) == ("of 11 atoms", "benzene ring", "3 mg")
+    with page.expect_download() as waiting:
+        page.get_by_role("button", name="Structures (SDF)").click()
+    assert Path(waiting.value.path()).read_text().count("$$$$") == 2
+    page.fill("[name=list]", "\n".join(f"{'C' * n}O alcohol {n}" for n in range(1, 59)))
+    page.get_by_role("button", name="Explain all").click()
+    page.locator("#rows td >> text=alcohol 2").first.wait_for()
+    page.get_by_role("button", name="Stop").click()
+    page.wait_for_selector("#progress >> text=Stopped.")
+    assert page.locator("#rows tbody tr").count() < 58
+    path = tmp_path / "mols.xlsx"
+    path.write_text("x")
+    page.fill("[name=list]", "")
+    page.set_input_files("#send input[type=file]", path)
+    page.wait_for_selector("#file-problem >> text=Save a spreadsheet as CSV")
+
+
+def test_every_question_and_type_of_the_interface_is_described(visit: Any, address: str) -> None:
+    page = visit()
+    page.goto(f"{address}/docs")
+    page.wait_for_selector("h3 >> text=Explained")
+    paths = [text.removeprefix("GET /api/") for text in page.locator("h2").all_inner_texts()]
+    assert {"models", "explain", "compare", "changes", "file/{name}"} <= {*paths}
 
 
 def test_words_stand_out_from_what_is_behind_them(visit: Any) -> None:

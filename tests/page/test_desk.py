@@ -2,24 +2,22 @@
 
 from __future__ import annotations
 
-import io
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from importlib.resources import as_file, files
 from pathlib import Path
-from zipfile import ZIP_DEFLATED, ZipFile
+from typing import Any
 
 import pytest
 
 from nicegnn.errors import NicegnnError
 from nicegnn.page import desk as module
 from nicegnn.page.changes import changed_molecules
-from nicegnn.page.desk import Desk, Limits, PageError, Shelf, sent_records
-from nicegnn.pretrained import NAMES
-from nicegnn.pretrained.model_file import load_model, save_model
-from nicegnn.screening.reading import Record
+from nicegnn.page.desk import Desk, PageError, Shelf
+from nicegnn.pretrained import NAMES, load
+from nicegnn.pretrained.model_file import save_model
 from nicegnn.screening.settings import ModelConfig
 
 Chem = pytest.importorskip("rdkit.Chem", reason="needs RDKit")
@@ -27,17 +25,13 @@ Chem = pytest.importorskip("rdkit.Chem", reason="needs RDKit")
 
 @pytest.fixture
 def desk() -> Desk:
-    return Desk(Shelf(ModelConfig(model="benzene")), Limits(seconds=30, atoms=30))
+    return Desk(Shelf(ModelConfig(model="benzene")), 30)
 
 
 @pytest.fixture
 def benzene() -> Iterator[Path]:
     with as_file(files("nicegnn.pretrained") / "models" / "benzene.safetensors") as path:
         yield path
-
-
-def records(*smiles: str) -> list[Record]:
-    return [Record(n, f"m{n}", one, {"own": str(n)}) for n, one in enumerate(smiles, start=1)]
 
 
 @pytest.mark.parametrize(
@@ -52,45 +46,6 @@ def records(*smiles: str) -> list[Record]:
 def test_a_molecule_must_be_one_readable_and_small(desk: Desk, text: str, words: str) -> None:
     with pytest.raises(NicegnnError, match=words):
         desk.case(text)
-
-
-@pytest.mark.parametrize(
-    ("name", "content", "column", "words"),
-    [
-        ("a.csv", "", "", "a.csv is empty"),
-        ("a.csv", "smiles\n", "", "at least one molecule"),
-        ("a.csv", "name,mass\na,1\n", "", r"column of SMILES.*'name', 'mass'.*as the column of"),
-        ("a.csv", "smiles,mass\nC,1\n", "weight", r"no column 'weight'; it has 'smiles', 'mass'"),
-        ("a.pkl", "x", "", r"must end in .csv, .tsv, .smi, .*\(got 'a.pkl'\)"),
-        ("a.csv.gz", "x", "", "must end in"),
-        ("../../a.xlsx", "x", "", "a.xlsx cannot be read"),
-    ],
-)
-def test_file_that_cannot_be_taken_is_told_kindly(
-    name: str, content: str, column: str, words: str
-) -> None:
-    with pytest.raises(PageError, match=words) as caught:
-        sent_records(name, content.encode(), column, Limits())
-    assert caught.value.name == "bad_file"
-    assert "/tmp" not in str(caught.value)  # a visitor knows the file by its name
-
-
-def test_a_spreadsheet_that_is_larger_than_it_looks_is_refused() -> None:
-    file = io.BytesIO()
-    with ZipFile(file, "w", ZIP_DEFLATED) as packed:
-        packed.writestr("xl/sharedStrings.xml", b"\0" * 30 * 2**20)
-    with pytest.raises(PageError, match="larger than it looks") as caught:
-        sent_records("a.xlsx", file.getvalue(), "", Limits())
-    assert caught.value.name == "too_large"
-
-
-def test_only_so_many_molecules_are_taken_with_names_and_own_columns() -> None:
-    text = b"Name,smiles,dose\nmethane,C,1\nethane,CC,2\npropane,CCC,3\n"
-    found = sent_records("a.csv", text, "", Limits(molecules=2))
-    assert [record.id for record in found] == ["methane", "ethane", "propane"]
-    assert [record.values["dose"] for record in found] == ["1", "2", "3"]
-    assert [bool(record.problem) for record in found] == [False, False, True]
-    assert "Only the first 2 molecules" in found[2].problem
 
 
 def test_models_are_loaded_once_and_that_of_the_command_line_comes_first(benzene: Path) -> None:
@@ -108,51 +63,48 @@ def test_models_are_loaded_once_and_that_of_the_command_line_comes_first(benzene
     assert shelf[shelf.first] is not shelf["benzene"]
 
 
-def test_each_label_of_a_file_is_a_model(benzene: Path, tmp_path: Path) -> None:
-    stored = load_model(benzene)
+def test_each_label_of_a_file_is_a_model(tmp_path: Path) -> None:
+    stored = load("benzene")
     card = stored.card.with_(task="binary")
     labels = {name: card.with_(name=name) for name in ("none", "ring")}
-    save_model(tmp_path / "two.safetensors", replace(stored, labels=labels))
+    parts = stored.model, stored.card, stored.background, stored.domain
+    save_model(tmp_path / "two.safetensors", *parts, labels)
     shelf = Shelf(ModelConfig(model=f"{tmp_path / 'two.safetensors'}:ring"))
     assert [*shelf.cards] == ["none", "ring", *NAMES]
     assert shelf.first == "ring"
-    desk = Desk(shelf, Limits())
+    desk = Desk(shelf)
     none, ring = (desk.case("Cc1ccccc1", name).outputs[1] for name in ("none", "ring"))
     assert none < 0.5 < ring
 
 
-def test_equal_questions_are_answered_once(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
-    assert desk.case("CCO") is desk.case("CCO")
-    assert desk.case("CCO") is not desk.case("CCO", "logp")
-    monkeypatch.setattr(module, "REMEMBERED", 1)
-    first = desk.case("CCC")
+def test_equal_questions_are_answered_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "REMEMBERED", 2)
+    desk = Desk(Shelf(ModelConfig(model="benzene")))
+    first = desk.case("CCO")
+    assert desk.case("CCO") is first
+    assert desk.case("CCO", "logp") is not first
     desk.case("CCN")
-    assert desk.case("CCC") is not first  # only the latest are kept
+    assert desk.case("CCO") is not first  # only the latest are kept
 
 
-def test_a_file_gives_the_answers_of_single_questions(desk: Desk) -> None:
-    found = list(desk.table(records("Cc1ccccc1", "C1CC(", "C" * 40, "CCO"), ""))
-    lines = [one.line() for one in found]
-    assert [line.answer is not None for line in lines] == [True, False, False, True]
-    assert lines[1].values == {"own": "2"}
-    assert "at most 30 atoms" in lines[2].error
-    assert found[0].outputs == pytest.approx(desk.case("Cc1ccccc1").outputs, abs=1e-5)
-
-
-def test_a_file_and_an_answer_end_when_their_time_is_over(
+def test_at_most_so_many_explain_at_the_same_time(
     desk: Desk, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    with monkeypatch.context() as patch:
-        clock = iter([0.0, 1.0, 99.0])  # start, first part, second part
-        patch.setattr(module.time, "monotonic", lambda: next(clock))
-        patch.setattr(module, "_TOGETHER", 1)
-        first, second = (one.line() for one in desk.table(records("CCO", "CCN"), ""))
-    assert first.error == ""
-    assert "The time of 30 s was over" in second.error
-    monkeypatch.setattr(module, "explain_rows", lambda *_: time.sleep(2))
-    with pytest.raises(PageError) as caught:
-        Desk(desk.shelf, Limits(seconds=1)).case("CCO")
-    assert caught.value.name == "too_slow"
+    work, busy, most = module.explain_rows, [0], [0]
+
+    def watched(*words: Any) -> Any:
+        busy[0] += 1
+        most[0] = max(most[0], busy[0])
+        time.sleep(0.01)
+        rows = work(*words)
+        busy[0] -= 1
+        return rows
+
+    monkeypatch.setattr(module, "explain_rows", watched)
+    with ThreadPoolExecutor(8) as pool:
+        found = list(pool.map(desk.case, ["C" * n for n in range(1, 17)]))
+    assert [case.row["smiles"] for case in found] == ["C" * n for n in range(1, 17)]
+    assert most[0] == module.AT_ONCE
 
 
 def test_a_doubtful_model_says_so_beside_every_answer(desk: Desk) -> None:

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from nicegnn.page.desk import Limits, Shelf
+from nicegnn.page.desk import Shelf
 from nicegnn.screening.settings import ModelConfig
 
 pytest.importorskip("rdkit", reason="needs RDKit")
@@ -49,6 +49,6 @@ def test_limits_hold_for_assistants_too() -> None:
 
     from nicegnn.page.tools import make_tools
 
-    server = make_tools(Shelf(ModelConfig(model="benzene")), Limits(atoms=5))
+    server = make_tools(Shelf(ModelConfig(model="benzene")), most_atoms=5)
     with pytest.raises(ToolError, match="at most 5 atoms"):
         asyncio.run(server.call_tool("explain", {"smiles": "CCCCCCC"}))

@@ -17,36 +17,37 @@ if find_spec("admet_ai") is None:
 from nicegnn import NICE
 from nicegnn.cli.main import app
 from nicegnn.errors import ConfigError
-from nicegnn.page.desk import Desk, Limits, Shelf
-from nicegnn.pretrained.admet import Admet, Finding, endpoints, load_admet, named_endpoints
+from nicegnn.page.desk import Desk, Shelf
+from nicegnn.pretrained.admet import endpoints, load_admet, named_endpoints
+from nicegnn.pretrained.ensemble import Ensemble, Finding
 from nicegnn.screening.settings import ModelConfig
 
 NITROBENZENE, PARACETAMOL = "O=[N+]([O-])c1ccccc1", "CC(=O)Nc1ccc(O)cc1"
 
 
 @pytest.fixture(scope="module")
-def admet() -> Admet:
+def admet() -> Ensemble:
     explainer = load_admet("AMES,hERG,Half_Life_Obach,Caco2_Wang").explainer
-    assert isinstance(explainer, Admet)
+    assert isinstance(explainer, Ensemble)
     return explainer
 
 
-def by_name(admet: Admet, *smiles: str) -> dict[str, Finding]:
+def by_name(admet: Ensemble, *smiles: str) -> dict[str, Finding]:
     return {one.output.name: one for one in admet.findings([*smiles])}
 
 
 def test_there_are_41_endpoints_and_others_are_refused_by_name() -> None:
     assert len(endpoints()) == len(named_endpoints("all")) == 41
-    assert sum(output.mode == "binary" for output, _ in endpoints().values()) == 31
-    assert [card.name for _, card in named_endpoints("herg, AMES,hERG")] == ["hERG", "AMES"]
-    poor = {name for name, (_, card) in endpoints().items() if card.doubt}
+    assert sum(one.mode == "binary" for one in endpoints().values()) == 31
+    assert [one.card.name for one in named_endpoints("herg, AMES,hERG")] == ["hERG", "AMES"]
+    poor = {name for name, one in endpoints().items() if one.card.doubt}
     assert {"Half_Life_Obach", "VDss_Lombardo"} <= poor
     for words in ("nosuch", "AMES,nosuch", ""):
         with pytest.raises(ConfigError, match="AMES"):
             named_endpoints(words)
 
 
-def test_predictions_and_percentiles_are_those_of_admet_ai(admet: Admet) -> None:
+def test_predictions_and_percentiles_are_those_of_admet_ai(admet: Ensemble) -> None:
     """Numbers of ADMETModel(include_physchem=False).predict, admet-ai 2.0.1."""
     found = by_name(admet, NITROBENZENE)
     for name, value, percentile in (
@@ -55,25 +56,25 @@ def test_predictions_and_percentiles_are_those_of_admet_ai(admet: Admet) -> None
         ("Half_Life_Obach", 7.058619499206543, 34.62214411247803),
     ):
         assert float(found[name].explanation.prediction) == pytest.approx(value, rel=1e-4)
-        told = float(admet.cells(found[name], 0)["percentile"])
+        told = float(found[name].cells(0)["percentile"])
         assert told == pytest.approx(percentile, abs=0.06)
 
 
-def test_readers_are_warned_and_atoms_point_at_the_nitro_group(admet: Admet) -> None:
+def test_readers_are_warned_and_atoms_point_at_the_nitro_group(admet: Ensemble) -> None:
     found = by_name(admet, NITROBENZENE)
     ames = found["AMES"]
     assert int(ames.explanation.atom_score.argmax()) == 1  # the nitrogen
     assert float(ames.atom_agreement[1]) == 1
     place = ames.explanation.bond_index.t().tolist().index([1, 3])
     assert float(ames.explanation.bond_score[place]) < 0  # cut off, the group counts all the more
-    said = {name: admet.cells(one, 0)["warning"] for name, one in found.items()}
-    for words in ("near 0.5", "Members disagree: from 0.4", "contradict each other: atom 1 "):
+    said = {name: one.cells(0)["warning"] for name, one in found.items()}
+    for words in ("near 0.5", "Members disagree: from 0.4"):
         assert words in said["AMES"]
     assert "do not use this value" in said["Half_Life_Obach"]
-    assert not admet.cells(by_name(admet, "CCCCCCCC")["AMES"], 0)["warning"]
+    assert not by_name(admet, "CCCCCCCC")["AMES"].cells(0)["warning"]
 
 
-def test_scores_and_spread_are_those_of_the_members_one_by_one(admet: Admet) -> None:
+def test_scores_and_spread_are_those_of_the_members_one_by_one(admet: Ensemble) -> None:
     one = by_name(admet, PARACETAMOL)["Caco2_Wang"]
     losses = []
     for target, background in admet.groups["regression"]:
@@ -86,7 +87,7 @@ def test_scores_and_spread_are_those_of_the_members_one_by_one(admet: Admet) -> 
     assert float((one.bond_agreement - same).abs().max()) < 0.21  # rounding may turn one sign
 
 
-def test_a_molecule_does_not_depend_on_its_batch(admet: Admet) -> None:
+def test_a_molecule_does_not_depend_on_its_batch(admet: Ensemble) -> None:
     alone = by_name(admet, PARACETAMOL)
     for name, one in by_name(admet, "C", PARACETAMOL).items():
         mine, other = one.explanation.split()[1], alone[name].explanation
@@ -122,7 +123,7 @@ def test_a_run_has_a_row_per_endpoint_resumes_and_has_all_outputs(
 
 
 def test_the_page_has_each_endpoint() -> None:
-    desk = Desk(Shelf(ModelConfig(model="admet:AMES,hERG")), Limits())
+    desk = Desk(Shelf(ModelConfig(model="admet:AMES,hERG")))
     first, second, other = desk.models()[:3]
     assert (first.name, second.name) == ("AMES", "hERG")
     assert first.family == second.family != other.family  # shown side by side

@@ -6,6 +6,7 @@ import os
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from typer.testing import CliRunner
@@ -81,6 +82,8 @@ def test_a_file_that_could_run_code_is_refused_unless_it_is_trusted(
 ) -> None:
     file, mark = saved / "model_0/best.pt", tmp_path / "mark"
     held = torch.load(file, weights_only=False)
+    torch.save(held | {"numbers": [np.float64(1), np.arange(3)]}, file)
+    load_chemprop(file, column="first")
     torch.save(held | {"more": Evil(mark)}, file)
     with pytest.raises(StoreError, match=r"mkdir.*--trust"):
         load_chemprop(file, column="first")
@@ -90,16 +93,25 @@ def test_a_file_that_could_run_code_is_refused_unless_it_is_trusted(
 
 
 def test_other_files_and_columns_are_refused_by_name(saved: Path, tmp_path: Path) -> None:
+    from chemprop.models import MulticomponentMPNN
+    from chemprop.models.utils import save_model
+
     with pytest.raises(ConfigError, match="first, second"):
         load_chemprop(saved)
     torch.save({"weights": torch.ones(2)}, tmp_path / "other.pt")
-    with pytest.raises(StoreError, match="hyper_parameters"):
+    with pytest.raises(StoreError, match="Could not find hyper parameters"):
         load_chemprop(tmp_path / "other.pt")
     (tmp_path / "text.pt").write_text("no model")
     with pytest.raises(StoreError, match="Chemprop v2"):
         load_chemprop(tmp_path / "text.pt")
     with pytest.raises(ConfigError, match="no folder"):
         find_checkpoints(tmp_path / "no folder")
+    several = parts.MulticomponentMessagePassing([parts.BondMessagePassing() for _ in "ab"], 2)
+    predictor = parts.RegressionFFN(input_dim=several.output_dim)
+    mpnn = MulticomponentMPNN(several, parts.MeanAggregation(), predictor)
+    save_model(tmp_path / "several.pt", mpnn, ["y"])
+    with pytest.raises(StoreError, match="Chemprop v2 of single molecules"):
+        load_chemprop(tmp_path / "several.pt")
 
 
 @pytest.mark.parametrize("predictor", KINDS[2:])

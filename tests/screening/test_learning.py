@@ -15,7 +15,6 @@ from nicegnn.explain.registry import get_explainer
 from nicegnn.molecule.featurizers import FEATURIZERS
 from nicegnn.plugins import load_plugins
 from nicegnn.pretrained import Pretrained, load_file
-from nicegnn.pretrained.model_file import load_model
 from nicegnn.screening import learning
 from nicegnn.screening.learning import Learned, learn
 from nicegnn.screening.loading import load_explainer, load_words
@@ -32,7 +31,7 @@ def test_card_tells_the_held_out_accuracy_of_the_stored_model(
     small: tuple[Learned, Pretrained], model_file: Path
 ) -> None:
     learned, loaded = small
-    stored = load_model(model_file)
+    stored = load_file(model_file)
     model, card = stored.model, stored.card
     assert card == learned.card
     assert tomllib.loads(Path(learned.files["card"]).read_text()) == {

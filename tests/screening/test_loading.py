@@ -18,7 +18,7 @@ from nicegnn.target.zoo import GIN
 
 OWN = """
 from safetensors.torch import load_model
-from nicegnn.molecule.featurizers import Elements
+from nicegnn.molecule.featurizers import FEATURIZERS
 from nicegnn.target.zoo import GIN
 
 model = GIN(14, 3, hidden_size=8)
@@ -28,7 +28,7 @@ def make():
     return GIN(14, 3)
 
 def graphs(smiles):
-    return Elements()(smiles)
+    return FEATURIZERS["elements"](smiles)
 
 number = 3
 """

@@ -49,7 +49,7 @@ def explain(
     nicegnn explain mols.csv --out explained --substructure amide
     nicegnn explain mols.csv --model admet:AMES,hERG --out explained
     nicegnn explain library.csv.gz --out explained --format rows --workers 8
-    nicegnn explain mols.csv --model my_code:model --featurizer pyg --out explained
+    nicegnn explain mols.csv --model my_code:model --featurizer rich --out explained
     """
     from nicegnn.screening.fragments import find_patterns
     from nicegnn.screening.outputs import write_outputs

@@ -14,7 +14,6 @@ if TYPE_CHECKING:
 
 _LOCAL = "127.0.0.1"
 Atoms = Annotated[int, opt("Most atoms of a molecule.", min=1)]
-Seconds = Annotated[int, opt("Most time for an answer or a file.", min=1)]
 
 
 @takes(RunConfig, part="model")
@@ -23,11 +22,7 @@ def serve(
     host: Annotated[str, opt("Address to listen at; the default is this machine alone.")] = _LOCAL,
     port: Annotated[int, opt("Port; 0 takes the first free one.", min=0, max=65535)] = 0,
     open: Annotated[bool, opt("Open the page in the browser.", "--open")] = False,
-    megabytes: Annotated[int, opt("Largest file that may be sent.", min=1)] = 5,
-    molecules: Annotated[int, opt("Most molecules of a file.", min=1)] = 500,
     atoms: Atoms = 200,
-    seconds: Seconds = 120,
-    per_minute: Annotated[int, opt("Most requests of one address in a minute.", min=1)] = 1200,
     plugins: Plugins = None,
 ) -> None:
     """Show a page in the browser: draw a molecule, see what the prediction rests on.
@@ -40,20 +35,16 @@ def serve(
     nicegnn serve --settings explained/settings.toml
     """
     shelf = _shelf(config)
-    from nicegnn.page.desk import Limits
     from nicegnn.page.server import LOCAL
     from nicegnn.page.server import serve as show
 
     if host not in LOCAL:
         typer.echo("Everybody who can reach this address can use the page.", err=True)
-    limits = Limits(megabytes, molecules, atoms, seconds, per_minute)
-    show(shelf, limits, host=host, port=port, opens_browser=open, say=typer.echo)
+    show(shelf, atoms, host=host, port=port, opens_browser=open, say=typer.echo)
 
 
 @takes(RunConfig, part="model")
-def mcp(
-    config: RunConfig, atoms: Atoms = 200, seconds: Seconds = 120, plugins: Plugins = None
-) -> None:
+def mcp(config: RunConfig, atoms: Atoms = 200, plugins: Plugins = None) -> None:
     """Serve tools for an assistant on standard input and output: explain, compare, list models.
 
     \b
@@ -61,10 +52,9 @@ def mcp(
     nicegnn mcp --model active.safetensors
     """
     shelf = _shelf(config)
-    from nicegnn.page.desk import Limits
     from nicegnn.page.tools import make_tools
 
-    make_tools(shelf, Limits(atoms=atoms, seconds=seconds)).run("stdio")
+    make_tools(shelf, atoms).run("stdio")
 
 
 def _shelf(config: RunConfig) -> Shelf:

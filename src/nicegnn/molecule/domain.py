@@ -18,7 +18,7 @@ import torch
 from torch import Tensor
 
 from nicegnn.errors import StoreError
-from nicegnn.molecule.smiles import atoms_of, parse_smiles, require_rdkit
+from nicegnn.molecule.smiles import parse_smiles, require_rdkit
 
 if TYPE_CHECKING:
     from rdkit.Chem import Mol
@@ -54,11 +54,11 @@ class Domain:
     usual: float  # 19 of 20 training molecules are nearer to another one
 
     @classmethod
-    def of(cls, smiles: Sequence[str], seed: int = 0) -> Domain:
+    def of(cls, smiles: Sequence[str]) -> Domain:
         """Returns the domain of training molecules; large sets are represented by some of them."""
         mols = [parse_smiles(one) for one in smiles]
         atoms = sorted({kind for mol in mols for kind in _surroundings(mol)})
-        chosen = random.Random(seed).sample(mols, min(len(mols), _MOST))
+        chosen = random.Random(0).sample(mols, min(len(mols), _MOST))
         vectors = [_generator().GetFingerprint(mol) for mol in chosen]
         nearest = sorted(
             _nearest(one, vectors[:place] + vectors[place + 1 :])
@@ -89,7 +89,7 @@ class Domain:
         similarity = _nearest(_generator().GetFingerprint(mol), self._vectors)
         kinds, said = {*self.atoms}, []
         known = {kind.partition("(")[0].rstrip("+-") for kind in kinds}
-        new = sorted({atom.GetSymbol() for atom in atoms_of(mol)} - known)
+        new = sorted({atom.GetSymbol() for atom in mol.GetAtoms()} - known)
         own = _surroundings(mol).items()
         odd = [kind.replace("(", f"{atom}(", 1) for kind, atom in own if kind not in kinds]
         if new:
@@ -130,7 +130,7 @@ def _surroundings(mol: Mol) -> dict[str, int]:
     ['C(-N)', 'N+(-C-O=O)', 'O(=N)', 'O-(-N)']
     """
     atom_of = {}
-    for atom in atoms_of(mol):
+    for atom in mol.GetAtoms():
         joined = (
             f"{_BONDS.get(bond.GetBondTypeAsDouble(), '~')}{bond.GetOtherAtom(atom).GetSymbol()}"
             for bond in atom.GetBonds()

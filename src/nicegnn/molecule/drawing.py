@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor
 
+from nicegnn.config import Count, Positive, check_number
 from nicegnn.errors import ConfigError
 from nicegnn.molecule.picture import (
     DRAW,
@@ -96,23 +97,17 @@ def draw_panels(
         raise ConfigError(
             f"`size` must be width and height in whole pixels, at least 1 each (got {size!r})."
         )
-    if type(columns) is not int or columns < 1:
-        raise ConfigError(f"`columns` must be a whole number of at least 1 (got {columns!r}).")
-    if limit is not None and not (isinstance(limit, int | float) and 0 < limit < math.inf):
-        raise ConfigError(f"`limit` must be a number above 0 (got {limit!r}).")
+    check_number("columns", columns, Count)
+    check_number("limit", 1 if limit is None else limit, Positive)
     colours = PALETTES.get(palette) if isinstance(palette, str) else palette
     if not isinstance(colours, Palette):
         raise ConfigError(f"`palette` must be one of {[*PALETTES]} or a Palette (got {palette!r}).")
-    shown = [
-        float(s)
-        for p in panels
-        for one in (p.bond_score, p.atom_score)
-        if one is not None
-        for s in one
-    ]
-    shown = [value for value in shown if math.isfinite(value)]
-    signed = any(value < 0 for value in shown) if signed is None else signed
-    largest = max((abs(value) for value in shown if signed or value > 0), default=0.0)
+    given = [one for panel in panels for one in (panel.bond_score, panel.atom_score)]
+    scores = [torch.as_tensor(one, dtype=torch.double) for one in given if one is not None]
+    shown = torch.cat([torch.zeros(1), *scores])
+    shown = shown[shown.isfinite()]
+    signed = bool((shown < 0).any()) if signed is None else signed
+    largest = (shown.abs() if signed else shown).max()
     ramp = Ramp(colours, float(largest if limit is None else limit), signed)
     columns = max(1, min(columns, len(panels)))
     head = _TITLE if any(panel.title for panel in panels) else 0
@@ -151,15 +146,14 @@ def _painter(panel: Panel, room: Size, ramp: Ramp) -> Callable[[Brush, Place], N
             "`bond_index` must hold each bond once (got both of its directions). Explain with "
             "undirected=True, or merge the two directed edges of every bond."
         )
-    palette, is_plain = ramp.palette, not panel.smiles and panel.molecule is None
-    if is_plain:
+    palette, mol = ramp.palette, panel.molecule
+    if panel.smiles:
+        mol = matched_molecule(panel.smiles, panel.bond_index, panel.num_nodes)
+        mol = require_rdkit(DRAW).PrepareMolForDrawing(mol, addChiralHs=False)
+    if is_plain := mol is None:
         mol, place = _plain_molecule(panel, ends)
         names = [str(node) for node in place]
     else:
-        mol = panel.molecule
-        if panel.smiles:
-            mol = matched_molecule(panel.smiles, panel.bond_index, panel.num_nodes)
-            mol = require_rdkit(DRAW).PrepareMolForDrawing(mol, addChiralHs=False)
         place = {node: node for node in range(mol.GetNumAtoms())}
         names = [f"{atom.GetSymbol()}{atom.GetIdx()}" for atom in mol.GetAtoms()]
     colours: dict[str, dict[int, Any]] = {"atom": {}, "bond": {}}

@@ -11,6 +11,7 @@ from html import escape
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from nicegnn.config import Positive, check_number
 from nicegnn.errors import ConfigError
 from nicegnn.molecule.smiles import require_rdkit
 from nicegnn.store import write_whole
@@ -210,8 +211,7 @@ class Picture:
 
     def png(self, scale: float = 2.0) -> bytes:
         """Returns the bytes of a PNG file with `scale` times as many pixels."""
-        if not (isinstance(scale, int | float) and 0 < scale < math.inf):
-            raise ConfigError(f"`scale` must be a number above 0 (got {scale!r}).")
+        check_number("scale", scale, Positive)
         sizes = (round(length * scale) for length in (*self.size, *self.panel))
         drawer = require_rdkit(DRAW).MolDraw2DCairo(*sizes)
         self.paint(Brush(drawer, scale))

@@ -157,25 +157,15 @@ def _reason(smiles: str) -> str:
     return "; ".join(kept) or "syntax error"
 
 
-def atoms_of(mol: Mol) -> Iterator[Any]:
-    """Yields the atoms of a molecule, twice as fast as ``mol.GetAtoms()``."""
-    return map(mol.GetAtomWithIdx, range(mol.GetNumAtoms()))
-
-
-def bonds_of(mol: Mol) -> Iterator[Any]:
-    """Yields the bonds of a molecule, twice as fast as ``mol.GetBonds()``."""
-    return map(mol.GetBondWithIdx, range(mol.GetNumBonds()))
-
-
 def bond_ends(mol: Mol) -> list[tuple[int, int]]:
     """Returns the two atoms of each bond."""
-    return [(bond.GetBeginAtomIdx(), bond.GetEndAtomIdx()) for bond in bonds_of(mol)]
+    return [(bond.GetBeginAtomIdx(), bond.GetEndAtomIdx()) for bond in mol.GetBonds()]
 
 
 def bond_types(mol: Mol) -> list[int]:
     """Returns the place of each bond's type in `BOND_TYPES`; others are a `MoleculeError`."""
     types = []
-    for bond in bonds_of(mol):
+    for bond in mol.GetBonds():
         kind = bond.GetBondType().name.lower()
         if kind not in BOND_TYPES:
             u, v = bond.GetBeginAtom(), bond.GetEndAtom()

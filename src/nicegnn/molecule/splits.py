@@ -10,7 +10,6 @@ import random
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
 
-import numpy as np
 import torch
 from torch import Tensor
 
@@ -32,27 +31,20 @@ def part_sizes(num_graphs: int) -> tuple[int, int, int]:
     return num_graphs - 2 * held_out, held_out, held_out
 
 
-def random_split(twin: Tensor, seed: int) -> Tensor:
-    """Returns the part of each graph, int8 ``[N]``, by a seed; groups of ``twin`` stay together."""
-    groups = members(twin.tolist())
+def random_split(twins: Iterable[object], seed: int) -> Tensor:
+    """Returns the part of each graph, int8 ``[N]``, by a seed; equal ``twins`` stay together."""
+    groups = members(twins)
     random.Random(mix("split", seed)).shuffle(groups)
-    return _fill(groups, (TEST, VALID, TRAIN), twin.numel())
+    return _fill(groups, (TEST, VALID, TRAIN))
 
 
-def scaffold_split(scaffold: Tensor, twin: Tensor) -> Tensor:
+def scaffold_split(scaffolds: Iterable[str]) -> Tensor:
     """Returns the part of each graph, int8 ``[N]``; molecules of one scaffold stay together.
 
-    Frequent scaffolds go to train first, so valid and test hold rare ones. Scaffolds that share
-    twins, directly or through others, stay together.
+    Frequent scaffolds go to train first, so valid and test hold rare ones.
     """
-    from scipy.sparse import coo_array, csgraph  # slow to import
-
-    one, other = (np.unique(labels, return_inverse=True)[1] for labels in (scaffold, twin))
-    size = len(one)  # a graph of labels: twins follow scaffolds
-    links = coo_array((np.ones(size), (one, other + size)), shape=(2 * size, 2 * size))
-    joined = members(csgraph.connected_components(links)[1][one].tolist())
-    groups = sorted(joined, key=lambda group: (-len(group), group[0]))
-    return _fill(groups, (TRAIN, VALID, TEST), twin.numel())
+    groups = sorted(members(scaffolds), key=lambda group: (-len(group), group[0]))
+    return _fill(groups, (TRAIN, VALID, TEST))
 
 
 def members(labels: Iterable[object]) -> list[list[int]]:
@@ -62,16 +54,15 @@ def members(labels: Iterable[object]) -> list[list[int]]:
     return list(groups.values())
 
 
-def _fill(groups: Sequence[Sequence[int]], order: Sequence[int], num_graphs: int) -> Tensor:
+def _fill(groups: Sequence[Sequence[int]], order: Sequence[int]) -> Tensor:
     """Puts each group into the first part of ``order`` that has room for it, else into train."""
-    room = list(part_sizes(num_graphs))
-    part = [TRAIN] * num_graphs
+    room = [*part_sizes(sum(map(len, groups)))]
+    part = torch.full((sum(room),), TRAIN, dtype=torch.int8)
     for group in groups:
         chosen = next((p for p in order if room[p] >= len(group)), TRAIN)
         room[chosen] -= len(group)
-        for index in group:
-            part[index] = chosen
-    return torch.tensor(part, dtype=torch.int8)
+        part[group] = chosen
+    return part
 
 
 def scaffold_of(smiles: str) -> str:

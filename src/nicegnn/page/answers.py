@@ -12,7 +12,6 @@ from nicegnn.explain.words import advice_for
 from nicegnn.molecule.picture import Picture
 from nicegnn.pretrained.model_file import ModelCard
 from nicegnn.screening.gallery import limits_of, picture, scale_key, scale_of, trust_of
-from nicegnn.screening.reading import Record
 from nicegnn.screening.tables import NOTES, OUTPUTS, SCHEMAS, Row, atoms_in, bonds_in
 
 SIZE = (560, 400)  # of the picture on the page
@@ -111,22 +110,10 @@ class Change(BaseModel):
     change: float = Field(description="Of the class that was predicted before, or of the value.")
 
 
-class Line(BaseModel):
-    """A molecule of a file, with its answer or with what is wrong with it."""
-
-    row: int
-    id: str
-    smiles: str
-    values: dict[str, str] = Field(description="The other columns of the file.")
-    error: str = ""
-    answer: Drawn | None = None
-
-
 @dataclass(frozen=True)
 class Case:
     """A molecule that was explained, or has a reason why it could not be."""
 
-    record: Record
     model: str  # name on the shelf
     card: ModelCard
     row: Row  # of a run, see `tables.ROW`
@@ -158,11 +145,6 @@ class Case:
         """Returns the picture with its title."""
         return picture(self.row, scale_of([self.row]), (640, 480))
 
-    def line(self) -> Line:
-        """Returns what a file is told of this molecule."""
-        error = self.row["reason"] or ""
-        return Line(**vars(self.record), error=error, answer=None if error else self.drawn())
-
     def drawn(self, limit: float | None = None) -> Drawn:
         """Returns the answer with a picture, whose full colour stands for ``limit``."""
         limit = limit or scale_of([self.row])[scale_key(self.row)]
@@ -177,7 +159,7 @@ class Case:
         notes += [f"The model may not fit this molecule: {far}."] if far else []
         chances = self.outputs if self.is_class else []
         told: dict[str, Any] = {
-            "name": self.record.id,
+            "name": row["id"],
             "model": self.model,
             "question": card.question or card.name,
             "task": card.task,

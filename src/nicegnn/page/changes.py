@@ -10,8 +10,8 @@ from nicegnn.molecule.smiles import require_rdkit
 if TYPE_CHECKING:
     from rdkit.Chem import Atom, Mol, RWMol
 
-_ELEMENTS = {"C": 6, "N": 7, "O": 8, "S": 16, "F": 9, "Cl": 17}  # an atom can become
-_ADDED = {"CH₃": 6, "NH₂": 7, "OH": 8, "F": 9, "Cl": 17}  # instead of a hydrogen
+_ELEMENTS = ("C", "N", "O", "S", "F", "Cl")  # an atom can become
+_ADDED = {"CH₃": "C", "NH₂": "N", "OH": "O", "F": "F", "Cl": "Cl"}  # instead of a hydrogen
 
 
 def changed_molecules(mol: Mol, atom: int) -> list[tuple[str, str]]:
@@ -47,10 +47,10 @@ def _candidates(mol: RWMol, atom: int) -> Iterator[tuple[str, RWMol]]:
     old = mol.GetAtomWithIdx(atom)
     name = f"{old.GetSymbol()}{atom}"
     joined = old.GetTotalValence() - old.GetTotalNumHs()  # valence without hydrogens
-    for symbol, number in _ELEMENTS.items():
+    for symbol in _ELEMENTS:
         if symbol != old.GetSymbol() and (symbol != "S" or joined <= 2):  # RDKit allows S(IV)
             changed = chem.RWMol(mol)
-            changed.ReplaceAtom(atom, chem.Atom(number))  # without charge, isotope or chirality
+            changed.ReplaceAtom(atom, chem.Atom(symbol))  # without charge, isotope or chirality
             yield f"{name} → {symbol}", changed
     if old.GetDegree() == 1:
         changed = chem.RWMol(mol)
@@ -58,11 +58,11 @@ def _candidates(mol: RWMol, atom: int) -> Iterator[tuple[str, RWMol]]:
         changed.RemoveAtom(atom)
         yield f"without {name}", changed
     if old.GetTotalNumHs() > 0:
-        groups = _ADDED if old.GetSymbol() == "C" else {"CH₃": 6}  # no peroxides and the like
-        for group, number in groups.items():
+        groups = _ADDED if old.GetSymbol() == "C" else {"CH₃": "C"}  # no peroxides and the like
+        for group, symbol in groups.items():
             changed = chem.RWMol(mol)
             _count_hydrogens_anew(changed.GetAtomWithIdx(atom))
-            changed.AddBond(atom, changed.AddAtom(chem.Atom(number)), chem.BondType.SINGLE)
+            changed.AddBond(atom, changed.AddAtom(chem.Atom(symbol)), chem.BondType.SINGLE)
             yield f"{group} on {name}", changed
 
 

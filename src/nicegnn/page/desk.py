@@ -1,60 +1,42 @@
-"""The questions that HTTP and assistants share, within limits; every error has a name.
+"""The questions that HTTP and assistants share; every error has a name.
 
-They are answered by two threads, equal ones once, with the latest answers in memory.
+Two threads answer at the same time, and the latest answers stay in memory.
 """
 
 from __future__ import annotations
 
-import re
-import tempfile
-import time
-from collections import OrderedDict
-from collections.abc import Iterator, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
-from concurrent.futures import TimeoutError as TooSlow
-from dataclasses import dataclass, replace
-from itertools import islice
+from functools import lru_cache
 from pathlib import Path
-from threading import Lock
-from typing import Annotated, TypeVar
-from zipfile import ZipFile, is_zipfile
+from threading import Lock, Semaphore
+from typing import Annotated
 
 from fastapi import Query
 
-from nicegnn.config import Settings
 from nicegnn.errors import NicegnnError
 from nicegnn.page.answers import Case, Change, Comparison, Model, compare
 from nicegnn.page.changes import changed_molecules
-from nicegnn.pretrained import DEFAULT, NAMES, Pretrained, card_of
+from nicegnn.pretrained import NAMES, Pretrained, card_of
 from nicegnn.pretrained.admet import ADMET
-from nicegnn.pretrained.model_file import load_model
 from nicegnn.screening.explaining import explain_rows, graph_of
 from nicegnn.screening.loading import file_and_label, load_words
-from nicegnn.screening.reading import InputError, Reader, Record, read_inchi
+from nicegnn.screening.reading import Record, read_inchi
 from nicegnn.screening.settings import ModelConfig, RunConfig
 from nicegnn.screening.tables import molecule_of
 
-T = TypeVar("T")
 Smiles = Annotated[str, Query(description="A SMILES, and a name after a space if there is one.")]
 ModelName = Annotated[str, Query(description="One of the listed models; empty for the first.")]
 AtomNumber = Annotated[int, Query(description="Number of an atom in the SMILES, from 0.")]
 
+MOST_ATOMS = 200  # of a molecule
 AT_ONCE = 2  # threads that explain
 REMEMBERED = 256  # latest answers in memory
-_TOGETHER = 16  # molecules of a file that are explained in one batch
-_PACKED = 20  # how much larger a spreadsheet may be than its file
-#: Endings of files that visitors may send.
-KINDS = (".csv", ".tsv", ".smi", ".txt", ".sdf", ".mol", ".xlsx")
 #: Errors by name, each with its HTTP status.
 ERRORS = {
     "bad_molecule": 422,
-    "bad_file": 422,
     "bad_request": 422,
     "unknown_model": 404,
     "unknown_page": 404,
     "too_large": 413,
-    "too_many_requests": 429,
-    "too_slow": 503,
     "wrong_host": 403,
     "missing_package": 501,
     "internal": 500,
@@ -69,17 +51,6 @@ class PageError(NicegnnError, ValueError):
         self.name = name
 
 
-@dataclass(frozen=True)
-class Limits(Settings):
-    """How much visitors may ask for."""
-
-    megabytes: int = 5  # size of a file
-    molecules: int = 500  # of a file; later ones are left out
-    atoms: int = 200  # of one molecule
-    seconds: int = 120  # for an answer, or for all molecules of a file
-    per_minute: int = 1200  # requests of one address
-
-
 class Shelf:
     """Models by name, each loaded when it is first asked for; threads may share a shelf.
 
@@ -87,33 +58,24 @@ class Shelf:
         config: a model that was named on the command line, which comes first.
     """
 
-    def __init__(self, config: ModelConfig | None = None) -> None:
-        self.seed, self.first = (config or ModelConfig()).seed, DEFAULT
-        self.cards = {name: card_of(name) for name in NAMES}
+    def __init__(self, config: ModelConfig) -> None:
+        self.seed = config.seed
         self._configs = {name: ModelConfig(model=name) for name in NAMES}
         self.families: dict[str, str] = {}  # of models that are outputs of the same ones
         self._loaded: dict[str, Pretrained] = {}
         self._lock = Lock()
-        if config is None:
-            return
-        subject = load_words(config)  # of a file with several labels, each comes first
-        file, label = file_and_label(config.model)
-        is_file = Path(file).suffix == ".safetensors" and Path(file).is_file()
-        own = dict(load_model(file).labels) if is_file else {}
-        configs = {name: config.with_(model=f"{file}:{name}") for name in own}
-        if len(subject.cards) > 1:  # endpoints of ADMET-AI
-            own = {card.name: card for card in subject.cards}
-            configs = {name: config.with_(model=f"{ADMET}{name}") for name in own}
-            subject = load_words(configs[subject.cards[0].name])
-        self.families = dict.fromkeys(own, config.model)
-        if not own:
-            name = subject.card.name
-            name = Path(file).name if name in NAMES and config.model not in NAMES else name
-            own, configs = {name: subject.card}, {name: config}
-        self.cards = own | {name: card for name, card in self.cards.items() if name not in own}
-        self._configs |= configs
+        subject, (file, label) = load_words(config), file_and_label(config.model)
+        name = subject.card.name
+        name = Path(file).name if name in NAMES and config.model not in NAMES else name
+        own = subject.cards or {name: subject.card}
+        if subject.cards:  # labels of a file, or endpoints of ADMET-AI
+            source = ADMET if config.model.startswith(ADMET) else f"{file}:"
+            self._configs |= {one: config.with_(model=f"{source}{one}") for one in own}
+            self.families = dict.fromkeys(own, config.model)
+        else:
+            self._configs[name], self._loaded[name] = config, subject
         self.first = label or next(iter(own))
-        self._loaded[self.first] = subject
+        self.cards = {**own, **{one: card_of(one) for one in NAMES if one not in own}}
 
     def __getitem__(self, name: str) -> Pretrained:
         if name not in self.cards:
@@ -131,65 +93,25 @@ def typed_record(text: str) -> Record:
     >>> typed_record(" CCO  alcohol ").id
     'alcohol'
     """
-    lines = [line.strip() for line in (text or "").splitlines() if line.strip()]
+    lines = [line.strip() for line in text.splitlines() if line.strip()]
     if len(lines) != 1:
         raise PageError(f"`smiles` must be one line such as c1ccccc1O (got {len(lines)}).")
     smiles, *name = lines[0].split(maxsplit=1)
     return read_inchi(Record(1, name[0] if name else "", smiles, {}))
 
 
-def sent_records(name: str, content: bytes, column: str, limits: Limits) -> list[Record]:
-    """Returns the molecules of a file that a visitor sent, with all their own columns.
-
-    The last record says so if there are more of them than the limit.
-    """
-    name = Path(name.replace("\\", "/")).name[-100:] or "molecules.smi"
-    if not name.lower().endswith(KINDS):
-        raise PageError(f"The file must end in {', '.join(KINDS)} (got {name!r}).", "bad_file")
-    with tempfile.TemporaryDirectory() as folder:
-        path = Path(folder) / re.sub(r"[^\w.-]", "_", name)
-        path.write_bytes(content)
-        if is_zipfile(path):
-            with ZipFile(path) as packed:
-                size = sum(part.file_size for part in packed.infolist())
-            if size > _PACKED * len(content) + 2**20:
-                raise PageError(f"{name} is larger than it looks. Save it as CSV.", "too_large")
-        try:
-            records = list(islice(Reader(path, smiles_column=column), limits.molecules + 1))
-        except InputError as error:  # in the words of the page, not of the command
-            text = str(error).replace(str(path), name)
-            text = text.replace("Name it with --smiles-column", "Name it as the column of SMILES")
-            raise PageError(text, "bad_file") from error
-    if not records:
-        raise PageError(f"{name} must hold at least one molecule (got none).", "bad_file")
-    if len(records) > limits.molecules:
-        reason = f"Only the first {limits.molecules} molecules of a file are explained here."
-        records[-1] = replace(records[-1], problem=f"{reason} Use `nicegnn explain` for all.")
-    return records
-
-
 class Desk:
     """Answers questions about molecules; threads may share one."""
 
-    def __init__(self, shelf: Shelf, limits: Limits) -> None:
-        self.shelf, self.limits = shelf, limits
-        self._config = RunConfig(max_atoms=limits.atoms).with_(model__seed=shelf.seed)
-        self._pool = ThreadPoolExecutor(AT_ONCE, thread_name_prefix="explain")
-        self._lock = Lock()
-        self._cases: OrderedDict[tuple[str, str], Future[Case]] = OrderedDict()
+    def __init__(self, shelf: Shelf, most_atoms: int = MOST_ATOMS) -> None:
+        self.shelf = shelf
+        self._config = RunConfig(max_atoms=most_atoms).with_(model__seed=shelf.seed)
+        self._seats = Semaphore(AT_ONCE)
+        self._answer = lru_cache(REMEMBERED)(self._explained)
 
     def case(self, smiles: str, model: str = "") -> Case:
         """Returns the explanation of one molecule; an empty model is the first one."""
-        record, model = typed_record(smiles), model or self.shelf.first
-        key = model, smiles.strip()
-        with self._lock:
-            if key not in self._cases:
-                self._cases[key] = self._pool.submit(self._explained, record, model)
-            self._cases.move_to_end(key)
-            while len(self._cases) > REMEMBERED:
-                self._cases.popitem(last=False)
-            future = self._cases[key]
-        return self._wait(future)
+        return self._answer(smiles.strip(), model or self.shelf.first)
 
     def models(self) -> list[Model]:
         """The models that can be asked, the first choice first: what each predicts, how well."""
@@ -215,49 +137,28 @@ class Desk:
             )
         pairs = changed_molecules(mol, atom)
         records = [Record(n, what, changed, {}) for n, (what, changed) in enumerate(pairs)]
-        found = self._wait(self._pool.submit(self._together, records, before.model))
         changes = [
             Change(
-                what=after.record.id,
+                what=after.row["id"],
                 change=after.outputs[number] - before.outputs[number],
                 **dict(after.explained()),
             )
-            for after in found
+            for after in self._together(records, before.model)
             if after.row["reason"] is None
         ]
         return sorted(changes, key=lambda change: -abs(change.change))
 
-    def table(self, records: Sequence[Record], model: str) -> Iterator[Case]:
-        """Yields each molecule of a file; one without an answer has a reason."""
-        model, ends = model or self.shelf.first, time.monotonic() + self.limits.seconds
-        late = f"The time of {self.limits.seconds} s was over. Use `nicegnn explain`."
-        for first in range(0, len(records), _TOGETHER):
-            group = records[first : first + _TOGETHER]
-            if time.monotonic() > ends:
-                group = [replace(record, problem=late) for record in group]
-            yield from self._wait(self._pool.submit(self._together, group, model))
-
-    def _wait(self, future: Future[T]) -> T:
-        """Returns a result, or raises `PageError` when it takes too long."""
-        try:
-            return future.result(self.limits.seconds)
-        except TooSlow as error:
-            raise PageError(
-                f"An answer must take at most {self.limits.seconds} s (this took longer). Ask "
-                "again, or for a smaller molecule.",
-                "too_slow",
-            ) from error
-
-    def _explained(self, record: Record, model: str) -> Case:
-        graph_of(record, self.shelf[model].featurizer, self.limits.atoms)  # raises what is wrong
+    def _explained(self, smiles: str, model: str) -> Case:
+        record = typed_record(smiles)
+        graph_of(record, self.shelf[model].featurizer, self._config.max_atoms)  # says what is wrong
         (case,) = self._together([record], model)
         if case.row["reason"] is not None:
             raise PageError(case.row["reason"])
         return case
 
-    def _together(self, records: Sequence[Record], model: str) -> list[Case]:
+    def _together(self, records: list[Record], model: str) -> list[Case]:
         """Returns the cases of some records in their order."""
         subject = self.shelf[model]
-        rows = explain_rows(records, subject, self._config)
-        pairs = zip(records, rows, strict=True)
-        return [Case(record, model, subject.card, row) for record, row in pairs]
+        with self._seats:
+            rows = explain_rows(records, subject, self._config)
+        return [Case(model, subject.card, row) for row in rows]

@@ -10,40 +10,27 @@ import logging
 import mimetypes
 import socket
 import threading
-import time
 import webbrowser
-from collections import Counter
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
-from itertools import chain
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import uvicorn
-from fastapi import Depends, FastAPI, Query, Request, Response
+from fastapi import FastAPI, Query, Request, Response
 from fastapi.exceptions import RequestValidationError
 from fastapi.middleware.gzip import GZipMiddleware
-from fastapi.responses import FileResponse, JSONResponse, StreamingResponse
+from fastapi.responses import FileResponse, JSONResponse
 from pydantic import BaseModel
 from starlette.exceptions import HTTPException
 from starlette.staticfiles import StaticFiles
 
 from nicegnn import __version__
 from nicegnn.errors import ConfigError, NicegnnError
-from nicegnn.page.answers import Case, Drawn, Line
-from nicegnn.page.desk import (
-    ERRORS,
-    Desk,
-    Limits,
-    ModelName,
-    PageError,
-    Shelf,
-    Smiles,
-    sent_records,
-)
+from nicegnn.page.answers import Case, Drawn
+from nicegnn.page.desk import ERRORS, MOST_ATOMS, Desk, ModelName, PageError, Shelf, Smiles
 from nicegnn.screening.explaining import TooLarge
 from nicegnn.screening.outputs import sdf_of
-from nicegnn.screening.tables import SCHEMAS, atoms_in, bonds_in, csv_text
 
 PORTS = range(8421, 8521)  # the first free one is taken
 LOCAL = ("127.0.0.1", "localhost", "::1")
@@ -59,20 +46,12 @@ _HEADERS = {
     "Cache-Control": "no-cache",
 }
 Limit = Annotated[float | None, Query(gt=0, description="Score that has the full colour.")]
-FileName = Literal["picture.svg", "picture.png", "bonds.csv", "atoms.csv", "molecule.sdf"]
+FileName = Literal["picture.svg", "picture.png", "molecule.sdf"]
 _FILES: dict[FileName, tuple[str, Callable[[Case], str | bytes]]] = {
     "picture.svg": ("image/svg+xml", lambda case: case.drawing().svg),
     "picture.png": ("image/png", lambda case: case.drawing().png()),
-    "bonds.csv": ("text/csv", lambda case: _csv(case, "bonds")),
-    "atoms.csv": ("text/csv", lambda case: _csv(case, "atoms")),
     "molecule.sdf": ("chemical/x-mdl-sdfile", lambda case: sdf_of(case.row)),
 }
-
-
-def _csv(case: Case, name: str) -> str:
-    about = {key: case.row[key] for key in ("smiles", "prediction")} | {"model": case.model}
-    rows = (one | about for one in {"bonds": bonds_in, "atoms": atoms_in}[name](case.row))
-    return csv_text(rows, {**SCHEMAS[name], **dict.fromkeys(about, str)})
 
 
 class Problem(BaseModel):
@@ -81,26 +60,11 @@ class Problem(BaseModel):
     error: dict[str, str]
 
 
-class Rate:
-    """Counts the requests of each address within a minute."""
-
-    def __init__(self, per_minute: int) -> None:
-        self.per_minute, self._minute = per_minute, 0
-        self._made: Counter[str] = Counter()
-
-    def take(self, address: str) -> bool:
-        """Returns whether the address may make one more request now."""
-        minute = int(time.monotonic() // 60)
-        if minute != self._minute:
-            self._minute = minute
-            self._made.clear()
-        self._made[address] += 1
-        return self._made[address] <= self.per_minute
-
-
-def make_app(shelf: Shelf, limits: Limits, hosts: tuple[str, ...] | None = LOCAL) -> FastAPI:
+def make_app(
+    shelf: Shelf, most_atoms: int = MOST_ATOMS, hosts: tuple[str, ...] | None = LOCAL
+) -> FastAPI:
     """Returns the application; ``hosts`` are the names it may be asked by, None for all."""
-    desk, rate = Desk(shelf, limits), Rate(limits.per_minute)
+    desk = Desk(shelf, most_atoms)
     app = FastAPI(
         title="nicegnn",
         version=__version__,
@@ -110,19 +74,15 @@ def make_app(shelf: Shelf, limits: Limits, hosts: tuple[str, ...] | None = LOCAL
         redoc_url=None,
         responses={code: {"model": Problem} for code in (422, *sorted({*ERRORS.values()} - {422}))},
     )
-    app.state.limits = limits
     app.add_middleware(GZipMiddleware, minimum_size=2000)
 
     @app.middleware("http")
     async def guarded(request: Request, go_on: Callable[[Request], Awaitable[Response]]) -> Any:
-        name, address = request.url.hostname or "", request.client.host if request.client else ""
+        name = request.url.hostname or ""
         if hosts is not None and name not in hosts:  # other sites cannot point theirs here
             text = f"The page must be asked by one of {', '.join(hosts)} (got {name!r}). Start it "
             error = PageError(f"{text}with --host to open it to others.", "wrong_host")
             answer = _problem(request, error)
-        elif request.url.path.startswith("/api/") and not rate.take(address):
-            text = f"An address may make {limits.per_minute} requests a minute (got more). Wait "
-            answer = _problem(request, PageError(f"{text}a little.", "too_many_requests"))
         else:
             answer = await go_on(request)
         for header, value in _HEADERS.items():
@@ -141,57 +101,15 @@ def make_app(shelf: Shelf, limits: Limits, hosts: tuple[str, ...] | None = LOCAL
 
     @app.get("/api/file/{name}", response_class=Response)
     def download(name: FileName, smiles: Smiles, model: ModelName = "") -> Response:
-        """A molecule as a file: its picture, all its bonds or atoms, or the structure with both."""
+        """A molecule as a file: its picture, or its structure with all numbers."""
         kind, make = _FILES[name]
         head = {"Content-Disposition": f'attachment; filename="{name}"'}
         return Response(make(desk.case(smiles, model)), media_type=kind, headers=head)
-
-    @app.post(
-        "/api/file",
-        response_class=StreamingResponse,
-        openapi_extra={"requestBody": {"required": True, "content": {"text/plain": {}}}},
-        responses={
-            200: {"model": Line, "description": "A line of JSON for each molecule, or SDF."}
-        },
-    )
-    def file(
-        content: Annotated[bytes, Depends(_body)],
-        name: Annotated[str, Query(description="Name of the file, whose ending tells its kind.")],
-        model: ModelName = "",
-        column: Annotated[str, Query(description="Column of the SMILES.")] = "",
-        format: Literal["json", "sdf"] = "json",
-    ) -> Response:
-        """Explains all molecules of a file, the body of the request; lines come as they are made.
-
-        Own columns are kept. A molecule without an answer has a line that says why; an SDF has
-        none of it.
-        """
-        cases = desk.table(sent_records(name, content, column, limits), model)
-        cases = chain([next(cases)], cases)  # errors of the file come before the first line
-        if format == "sdf":
-            words = (sdf_of(case.row) for case in cases if case.row["reason"] is None)
-            return StreamingResponse(words, media_type="chemical/x-mdl-sdfile")
-        words = (f"{case.line().model_dump_json()}\n" for case in cases)
-        return StreamingResponse(words, media_type="application/x-ndjson")
 
     mimetypes.add_type("text/javascript", ".js")  # some systems say something else
     app.get("/docs", include_in_schema=False)(lambda: FileResponse(_STATIC / "interface.html"))
     app.mount("/", StaticFiles(directory=_STATIC, html=True))
     return app
-
-
-async def _body(request: Request) -> bytes:
-    """Returns the body of a request, unless it is larger than a file may be."""
-    content, most = bytearray(), request.app.state.limits.megabytes
-    async for part in request.stream():
-        content += part
-        if len(content) > most * 2**20:
-            raise PageError(
-                f"A file must have at most {most} MB (got more). Use `nicegnn explain` for large "
-                "files.",
-                "too_large",
-            )
-    return bytes(content)
 
 
 def _problem(_: Request, error: Exception) -> Response:
@@ -218,7 +136,7 @@ def _problem(_: Request, error: Exception) -> Response:
 
 def serve(
     shelf: Shelf,
-    limits: Limits,
+    most_atoms: int,
     *,
     host: str = LOCAL[0],
     port: int = 0,
@@ -226,7 +144,7 @@ def serve(
     say: Callable[[str], object] = lambda text: None,
 ) -> None:
     """Shows the page until the process is stopped; port 0 takes the first free one."""
-    app = make_app(shelf, limits, LOCAL if host in LOCAL else None)
+    app = make_app(shelf, most_atoms, LOCAL if host in LOCAL else None)
     listening = _listen(host, port)
     shown = f"[{host}]" if ":" in host else host
     address = f"http://{shown}:{listening.getsockname()[1]}"
@@ -240,13 +158,12 @@ def serve(
 
 def _listen(host: str, port: int) -> socket.socket:
     """Returns a socket at the port, or at the first free one."""
-    family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    for number in PORTS if not port else ():
-        with suppress(OSError):
+    family, problem = socket.AF_INET6 if ":" in host else socket.AF_INET, OSError()
+    for number in [port] if port else PORTS:
+        try:
             return socket.create_server((host, number), family=family)
-    try:
-        return socket.create_server((host, port), family=family)
-    except OSError as error:
-        raise ConfigError(
-            f"`host` and `port` must be free (got {host}, port {port}: {error}). Name another."
-        ) from error
+        except OSError as error:
+            problem = error
+    raise ConfigError(
+        f"`host` and `port` must be free (got {host}, port {number}: {problem}). Name another."
+    ) from problem

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from functools import wraps
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 from mcp.server import MCPServer
@@ -12,7 +12,7 @@ from mcp.server.mcpserver.exceptions import ToolError
 from nicegnn import __version__
 from nicegnn.errors import NicegnnError
 from nicegnn.page.answers import Explained
-from nicegnn.page.desk import Desk, Limits, ModelName, Shelf, Smiles
+from nicegnn.page.desk import MOST_ATOMS, Desk, ModelName, Shelf, Smiles
 
 _INSTRUCTIONS = (
     "Says what a graph neural network predicts for a molecule, and which bonds and atoms the "
@@ -21,9 +21,9 @@ _INSTRUCTIONS = (
 )
 
 
-def make_tools(shelf: Shelf, limits: Limits) -> MCPServer[Any]:
+def make_tools(shelf: Shelf, most_atoms: int = MOST_ATOMS) -> MCPServer[Any]:
     """Returns the server of the tools; ``run("stdio")`` serves one assistant."""
-    desk = Desk(shelf, limits)
+    desk = Desk(shelf, most_atoms)
     server: MCPServer[Any] = MCPServer(
         "nicegnn", version=__version__, instructions=_INSTRUCTIONS, log_level="WARNING"
     )
@@ -34,18 +34,14 @@ def make_tools(shelf: Shelf, limits: Limits) -> MCPServer[Any]:
 
     tools: dict[str, Callable[..., Any]] = {"list_models": desk.models, "explain": explain}
     for name, work in (tools | {"compare": desk.compare, "changes": desk.changes}).items():
-        server.add_tool(_told(work), name=name)
+        server.add_tool(_in_our_words()(work), name=name)
     return server
 
 
-def _told(work: Callable[..., Any]) -> Callable[..., Any]:
-    """Returns a function that tells an assistant the words of our errors."""
-
-    @wraps(work)
-    def tool(*args: Any, **kwargs: Any) -> Any:
-        try:
-            return work(*args, **kwargs)
-        except (NicegnnError, ImportError) as error:
-            raise ToolError(str(error)) from error
-
-    return tool
+@contextmanager
+def _in_our_words() -> Iterator[None]:
+    """Tells an assistant our errors, which say what to do; others are only in the log."""
+    try:
+        yield
+    except (NicegnnError, ImportError) as error:
+        raise ToolError(str(error)) from error

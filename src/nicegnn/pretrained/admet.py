@@ -13,76 +13,59 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from torch import Tensor
 
 from nicegnn.errors import ConfigError
 from nicegnn.intervention.background import record_background
-from nicegnn.pretrained import Pretrained
-from nicegnn.pretrained.chemprop import read_checkpoint, read_mpnn
-from nicegnn.pretrained.ensemble import Ensemble, Finding, Member, Output
-from nicegnn.pretrained.model_file import ModelCard
+from nicegnn.pretrained.chemprop import read_mpnn
+from nicegnn.pretrained.ensemble import Ensemble, Member, Output
+from nicegnn.pretrained.model_file import ModelCard, Pretrained
 from nicegnn.target.chemprop import ChempropModel
 from nicegnn.target.frozen_model import Target
 
-Endpoint = tuple[Output, ModelCard]
 ADMET = "admet:"  # stands before names of endpoints where a word names a model
-_KINDS = ("classification", "regression")  # folders of ADMET-AI
 _PROTOTYPES, _DRUGS = 4, 200  # of each member; drugs whose bonds and atoms they are
 _POOR = 0.3  # R² below which neither value nor explanation is of use
 
 
-class Admet(Ensemble):
-    """Predicts and explains some endpoints."""
-
-    @property
-    def columns(self) -> tuple[str, ...]:
-        """Names of what `cells` tells."""
-        return ("prediction unit", "percentile", *super().columns)
-
-    def cells(self, finding: Finding, number: int) -> dict[str, str]:
-        """Adds the unit, and the share of approved drugs with a smaller prediction."""
-        card, told = endpoints()[finding.output.name][1], finding.told[:, number]
-        drugs, value = _of_drugs(card.name), float(told.mean())
-        below = (drugs < value).float().mean() + (drugs <= value).float().mean()
-        cells = super().cells(finding, number)
-        said = [card.doubt, cells.pop("warning")]
-        if finding.output.mode == "regression" and float(told.std()) > drugs.std() / 2:
-            said.append(f"Members disagree: from {told.min():.3g} to {told.max():.3g}.")
-        percentile = {"prediction unit": card.unit, "percentile": f"{50 * float(below):.1f}"}
-        return cells | percentile | {"warning": " ".join(filter(None, said))}
-
-
 @cache
-def endpoints() -> dict[str, Endpoint]:
+def endpoints() -> dict[str, Output]:
     """Returns all endpoints by their id, in the order of ADMET-AI's table."""
-    found = {}
-    columns = {kind: list(_checkpoint(_paths(kind)[0])["output_columns"]) for kind in _KINDS}
+    kinds = ("classification", "regression")
+    columns = {kind: read_mpnn(_paths(kind)[0])[1] for kind in kinds}
+    found, drugs = {}, _table("drugbank_approved.csv")
     for name, row in _table("admet.csv").set_index("id").iterrows():
-        for kind in (one for one in _KINDS if name in columns[one]):
-            is_class = kind == "classification"
-            quality = float(row["AUROC" if is_class else "R^2"])
-            doubt = (
-                f"The models explain {max(0.0, quality):.0%} of the variance of held-out "
-                "molecules: do not use this value, nor its explanation."
-            )
-            card = ModelCard(
-                name=str(name),
-                question=str(row["name"]),
-                task="regression",  # a probability is told as a value
-                unit="probability" if is_class else str(row["units"]).replace("nan", "-"),
-                featurizer="chemprop",
-                data="ADMET-AI",
-                architecture="five models of Chemprop",
-                test={"auc" if is_class else "r2": quality},
-                doubt="" if is_class or quality >= _POOR else doubt,
-            )
-            mode: Any = "binary" if is_class else "regression"
-            place = columns[kind].index(name)
-            found[str(name)] = Output(mode, place, 1, kind, str(name)), card
+        kind, is_class = row["task_type"], row["task_type"] == "classification"
+        if name not in columns[kind]:  # what RDKit computes
+            continue
+        quality = float(row["AUROC" if is_class else "R^2"])
+        doubt = (
+            f"The models explain {max(0.0, quality):.0%} of the variance of held-out molecules: do "
+            "not use this value, nor its explanation."
+        )
+        card = ModelCard(
+            name=name,
+            question=row["name"],
+            task="regression",  # a probability is told as a value
+            unit="probability" if is_class else str(row["units"]).replace("nan", "-"),
+            featurizer="chemprop",
+            data="ADMET-AI",
+            architecture="five models of Chemprop",
+            test={"auc" if is_class else "r2": quality},
+            doubt="" if is_class or quality >= _POOR else doubt,
+        )
+        found[name] = Output(
+            mode="binary" if is_class else "regression",
+            column=columns[kind].index(name),
+            explained=1,
+            group=kind,
+            name=name,
+            card=card,
+            drugs=torch.tensor(drugs[name].to_numpy(), dtype=torch.float32),
+        )
     return found
 
 
-def named_endpoints(words: str) -> list[Endpoint]:
+def named_endpoints(words: str) -> list[Output]:
     """Returns endpoints by ids with commas between them, or by ``all``."""
     known = endpoints()
     if words.strip() == "all":
@@ -104,15 +87,15 @@ def load_admet(words: str, device: str | torch.device = "cpu") -> Pretrained:
     >>> loaded = load_admet("AMES")  # doctest: +SKIP
     >>> (ames,) = loaded.explainer.findings("O=[N+]([O-])c1ccccc1")  # doctest: +SKIP
     """
-    outputs, cards = zip(*named_endpoints(words.removeprefix(ADMET)), strict=True)
-    groups = {kind: _members(kind, str(device)) for kind in {one.group for one in outputs}}
-    explainer, card = Admet(groups, outputs), cards[0]
+    chosen = named_endpoints(words.removeprefix(ADMET))
+    cards, card = {one.name: one.card for one in chosen}, chosen[0].card
+    groups = {kind: _members(kind, str(device)) for kind in {one.group for one in chosen}}
+    explainer = Ensemble(groups, chosen)
     if len(cards) > 1:
         question = f"{len(cards)} properties of drugs by ADMET-AI"
         card = ModelCard("ADMET-AI", question, "regression", featurizer="chemprop")
     model: Any = explainer.target.model
-    names = ",".join(one.name for one in outputs)
-    origin = {"model": explainer.weights, "featurizer": "chemprop", "endpoints": names}
+    origin = {"model": explainer.weights, "featurizer": "chemprop", "endpoints": ",".join(cards)}
     return Pretrained(model, explainer, model.featurizer, card, origin, cards=cards)
 
 
@@ -126,17 +109,11 @@ def _members(kind: str, device: str) -> Sequence[Member]:
     listed = [one for one in listed if 10 <= len(one) <= 100]
     listed, members = listed[:: max(1, len(listed) // _DRUGS)][:_DRUGS], []
     for path in _paths(kind):
-        model = ChempropModel(read_mpnn(_checkpoint(path), path).to(device))
+        model = ChempropModel(read_mpnn(path)[0].to(device))
         target = Target(model, mode="regression")  # logits are read as they are
         drugs = [model.featurizer(smiles) for smiles in listed]
         members.append((target, record_background(target, drugs, _PROTOTYPES)))
     return tuple(members)
-
-
-@cache
-def _of_drugs(name: str) -> Tensor:
-    """Returns the predictions of an endpoint for approved drugs."""
-    return torch.tensor(_table("drugbank_approved.csv")[name].to_numpy(), dtype=torch.float32)
 
 
 @cache
@@ -146,16 +123,10 @@ def _table(name: str) -> Any:
     return pd.read_csv(_home() / "data" / name)
 
 
-@cache
-def _checkpoint(path: Path) -> dict[str, Any]:
-    return read_checkpoint(path)
-
-
 def _paths(kind: str) -> list[Path]:
     return sorted((_home() / "models" / f"admet_{kind}").glob("*.pt"))
 
 
-@cache
 def _home() -> Path:
     """Returns the folder of ADMET-AI's models and tables; nothing of it is imported."""
     found = find_spec("admet_ai")

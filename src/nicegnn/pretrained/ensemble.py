@@ -16,7 +16,6 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
 from typing import Any
 
 import torch
@@ -33,12 +32,12 @@ from nicegnn.intervention.background import Background, atom_kinds, record_backg
 from nicegnn.intervention.exchange import NUM, Exchange
 from nicegnn.intervention.one_part import Damaged, damage_each_bond, replace_each_atom
 from nicegnn.intervention.query import Query
+from nicegnn.pretrained.model_file import ModelCard
 from nicegnn.target.frozen_model import Target, fingerprint
 from nicegnn.target.losses import log_odds, of_target
 from nicegnn.target.output import Mode, OutputReader
 
 _UNSURE = 0.4, 0.6  # probabilities inside are near 0.5
-_CLEAR = 0.25  # share of the largest loss from which a contradiction is worth a word
 
 Member = tuple[Target, Background | None]  # a model whose raw output is read, and its background
 
@@ -48,10 +47,12 @@ class Output:
     """One output that all members of a group have."""
 
     mode: Mode  # binary, multiclass or regression
+    card: ModelCard
     column: int = 0  # of the raw output; classes of one task take all columns
     explained: int | None = None  # class that is explained and told of; None: the predicted one
     group: str = ""  # members that have it
     name: str = ""
+    drugs: Tensor | None = None  # what is predicted for approved drugs, to compare with
 
     @property
     def reader(self) -> OutputReader:
@@ -76,17 +77,35 @@ class Finding:
 
     def warnings(self, number: int) -> list[str]:
         """Returns why the prediction for a molecule, or its explanation, may be wrong."""
-        told, said = self.told[:, number], list[str]()
-        if self.output.mode == "binary":
+        told, of = self.told[:, number], self.output
+        said = [of.card.doubt] if of.card.doubt else []
+        if of.mode == "binary":
             if _UNSURE[0] < float(told.mean()) < _UNSURE[1]:
                 said.append(f"The models are unsure: {told.mean():.2f} is near 0.5.")
             if bool(((told > 0.5) != (told[0] > 0.5)).any()):
                 said.append(f"Members disagree: from {told.min():.2f} to {told.max():.2f}.")
-        return said + _contradictions(self._parts[number])
+        if of.mode == "regression" and of.drugs is not None and told.std() > of.drugs.std() / 2:
+            said.append(f"Members disagree: from {told.min():.3g} to {told.max():.3g}.")
+        return said
 
-    @cached_property
-    def _parts(self) -> list[Explanation]:
-        return self.explanation.split()
+    def cells(self, number: int) -> dict[str, str]:
+        """Returns what is told of a molecule beside its scores, by the name of the column."""
+        told, drugs, cells = self.told[:, number], self.output.drugs, dict[str, str]()
+        if drugs is not None:  # the share of them with a smaller prediction
+            value = float(told.mean())
+            below = (drugs < value).float().mean() + (drugs <= value).float().mean()
+            cells["prediction unit"] = self.output.card.unit
+            cells["percentile"] = f"{50 * float(below):.1f}"
+        warning = " ".join(self.warnings(number))
+        return cells | {"spread": f"{float(told.std()):.3g}", "warning": warning}
+
+    def notes(self, number: int) -> list[str]:
+        """Returns what `cells` tells in words."""
+        cells = self.cells(number)
+        said = [f"Over models, the prediction has a spread of {cells['spread']}."]
+        if "percentile" in cells:
+            said.append(f"It is above {cells['percentile']} % of approved drugs.")
+        return said + ([cells["warning"]] if cells["warning"] else [])
 
 
 class Ensemble(Explainer):
@@ -107,8 +126,9 @@ class Ensemble(Explainer):
 
     @property
     def columns(self) -> tuple[str, ...]:
-        """Names of what `cells` tells."""
-        return ("spread", "warning")
+        """Names of what `Finding.cells` tells."""
+        more = ("prediction unit", "percentile") if self.outputs[0].drugs is not None else ()
+        return (*more, "spread", "warning")
 
     def having(self, graphs: Any) -> Ensemble:
         """Returns the same ensemble with a background of these graphs."""
@@ -117,32 +137,19 @@ class Ensemble(Explainer):
             name: [(target, record_background(target, listed)) for target, _ in members]
             for name, members in self.groups.items()
         }
-        return type(self)(groups, self.outputs)
+        return Ensemble(groups, self.outputs)
 
     def findings(self, graphs: Any, *, atoms: bool = True) -> list[Finding]:
         """Returns what members say of graphs, or of SMILES, for each output."""
         read, _ = read_graphs(graphs, self.target)
         return self._findings(make_case(to_batch(read).to(self.target.device)), atoms)
 
-    def cells(self, finding: Finding, number: int) -> dict[str, str]:
-        """Returns what is told of a molecule beside its scores, by the name of the column."""
-        spread = f"{float(finding.told[:, number].std()):.3g}"
-        return {"spread": spread, "warning": " ".join(finding.warnings(number))}
-
-    def notes(self, finding: Finding, number: int) -> list[str]:
-        """Returns what `cells` tells in words."""
-        cells = self.cells(finding, number)
-        said = [f"Over models, the prediction has a spread of {cells['spread']}."]
-        if "percentile" in cells:
-            said.append(f"It is above {cells['percentile']} % of approved drugs.")
-        return said + ([cells["warning"]] if cells["warning"] else [])
-
     def _explain_batch(self, work: Work) -> Explanation:
         found = self._findings(make_case(work.batch), True, work.explained)[0]
         out = found.explanation
         if out.num_graphs > 1:
             return out
-        return replace(out, status=out.status.noting(self.notes(found, 0)))
+        return replace(out, status=out.status.noting(found.notes(0)))
 
     @torch.no_grad()
     def _findings(self, case: Case, atoms: bool, asked: Tensor | None = None) -> list[Finding]:
@@ -202,8 +209,7 @@ class _Answers:
             loss = merge_equal(own.mean(0), home, size)
             score = scores_of(loss, unit)
             agreement = (own.sign() == own.mean(0).sign()).float().mean(0)
-            spread = ((own - own.mean(0)).square().sum(0) / max(1, own.size(0) - 1)).sqrt()
-            return score, loss, merge_equal(spread, home, size), agreement
+            return score, loss, merge_equal(own.std(0), home, size), agreement
 
         score, loss, spread, bond_agreement = judged(self.bonds, case.bonds.batch)
         out = replace(
@@ -226,26 +232,3 @@ def _outputs(query: Query, parts: Iterable[Damaged], home: Tensor, num: int) -> 
     for part in parts:
         out[part.draw, part.item] = part.output
     return out
-
-
-def _contradictions(one: Explanation) -> list[str]:
-    """Returns whether a bond of the best atom has the opposite sign: the atom is to be believed.
-
-    A group whose bond to the rest is damaged keeps the features of its atoms, and may count as the
-    group all the more.
-    """
-    loss = one.bond_loss
-    if one.atom_loss is None or not loss.numel():
-        return []
-    best = int(one.atom_loss.abs().argmax())
-    against = (one.bond_index == best).any(0) & (loss.sign() == -one.atom_loss[best].sign())
-    weight = torch.where(against, loss.abs(), 0.0)
-    worst = int(weight.argmax())
-    if weight[worst] <= _CLEAR * loss.abs().max():
-        return []
-    other = int(one.bond_index[:, worst].sum()) - best
-    return [
-        f"Bonds and atoms contradict each other: atom {best} has another sign than its bond to "
-        f"atom {other}. Believe the atom: a group that is cut off keeps its features, and may "
-        "count all the more."
-    ]

@@ -9,23 +9,21 @@ from pathlib import Path
 from typing import Any, Literal
 
 import torch
+from torch import nn
 
 from nicegnn.config import Settings, check_choice
-from nicegnn.errors import ConfigError, NicegnnError, StoreError
+from nicegnn.errors import ConfigError, StoreError
+from nicegnn.explain.explainer import Explainer
+from nicegnn.explain.nice import NICE
 from nicegnn.intervention.background import Background
 from nicegnn.molecule.domain import Domain
-from nicegnn.molecule.featurizers import FEATURIZERS
-from nicegnn.store import (
-    check_fields,
-    check_tensors,
-    load_tensors,
-    save_tensors,
-    tensors_below,
-)
+from nicegnn.molecule.featurizers import FEATURIZERS, Featurizer
+from nicegnn.store import check_tensors, load_tensors, save_tensors, tensors_below
 from nicegnn.target.frozen_model import fingerprint
 from nicegnn.target.output import Mode
-from nicegnn.target.zoo import MODELS, GraphClassifier, make_model
+from nicegnn.target.zoo import GraphClassifier, make_model
 
+EXPLAINER_ENDING = ".nice.safetensors"  # of an explainer that was fitted, beside its model
 _VERSION = 2  # of files of models
 
 Task = Literal["classification", "binary", "regression"]
@@ -95,77 +93,84 @@ class ModelCard(Settings):
 
 
 @dataclass(frozen=True)
-class Stored:
-    """What the file of a model holds."""
+class Pretrained:
+    """A trained model with all that is needed to explain its predictions for molecules."""
 
-    model: GraphClassifier
+    model: nn.Module
+    explainer: Explainer
+    featurizer: Featurizer
     card: ModelCard
-    background: Background | None = None  # of the training graphs
-    domain: Domain | None = None  # of the training molecules
-    labels: Mapping[str, ModelCard] = field(default_factory=dict)  # cards, where there are several
+    origin: dict[str, str] = field(default_factory=dict)  # what results depend on, as hashes
+    background: Background | None = None  # of the data that the model was trained on
+    domain: Domain | None = None  # of these molecules
+    cards: Mapping[str, ModelCard] = field(default_factory=dict)  # of labels, or of endpoints
 
 
-def save_model(path: str | Path, stored: Stored) -> None:
-    """Writes a reference model and what belongs to it to one file; no code is stored."""
-    model, parts = stored.model, {"background": stored.background, "domain": stored.domain}
+def save_model(
+    path: str | Path,
+    model: GraphClassifier,
+    card: ModelCard,
+    background: Background | None = None,
+    domain: Domain | None = None,
+    labels: Mapping[str, ModelCard] | None = None,
+) -> None:
+    """Writes a reference model and what belongs to it to one file; no code is stored.
+
+    Args:
+        labels: cards of the outputs of a model with several labels.
+    """
     description = {
         "kind": "model",
         "version": _VERSION,
         "architecture": type(model).__name__.lower(),
         "settings": model.settings,
-        "card": stored.card.to_dict(),
-        "labels": {label: card.to_dict() for label, card in stored.labels.items()},
-        **{name: None if part is None else part.facts() for name, part in parts.items()},
+        "card": card.to_dict(),
+        "labels": {label: own.to_dict() for label, own in (labels or {}).items()},
     }
     tensors = {f"model.{key}": value for key, value in model.state_dict().items()}
-    for name, part in parts.items():
+    for name, part in (("background", background), ("domain", domain)):
+        description[name] = None if part is None else part.facts()
         if part is not None:
             tensors |= {f"{name}.{key}": value for key, value in part.tensors().items()}
     save_tensors(path, tensors, description)
 
 
-def load_model(path: str | Path, device: str | torch.device = "cpu", label: str = "") -> Stored:
-    """Reads what `save_model` wrote; a file that lacks a part, or has a wrong one, is refused.
+def load_file(path: str | Path, device: str | torch.device = "cpu", label: str = "") -> Pretrained:
+    """Returns the model of a file, with the explainer that was fitted for it and lies beside it.
 
-    Of a model with several labels one is read, as a model with one logit: by default the first.
+    Without such an explainer, NICE with the background of the model explains it. Of a model with
+    several labels one is meant, by default the first. A file that lacks a part, or has a wrong one,
+    is refused.
     """
-    tensors, description = load_tensors(path, "model")
-    if description.get("version") != _VERSION:
+    path = Path(path)
+    tensors, held = load_tensors(path, "model")
+    if held.get("version") != _VERSION:
         raise StoreError(
-            f"{path} must hold a model of version {_VERSION} (got version "
-            f"{description.get('version')}). Train it again with `nicegnn train`."
+            f"{path} must hold a model of version {_VERSION} (got version {held.get('version')}). "
+            "Train it again with `nicegnn train`."
         )
-    kind, weights = description.get("architecture"), tensors_below(tensors, "model")
-    if kind not in MODELS:
-        raise StoreError(
-            f"{path} must hold one of {tuple(MODELS)} (got {kind!r}). Use the version of nicegnn "
-            "that wrote it."
-        )
-    check_fields(path, description, {"settings": dict, "card": dict})
     try:
-        settings: dict[str, Any] = dict(description["settings"])
-        sizes = settings.pop("in_size"), settings.pop("num_classes")
         with torch.random.fork_rng(devices=[]):  # new layers draw weights; they are replaced
-            model = make_model(kind, *sizes, **settings)
-        card = ModelCard.from_dict(description["card"])
+            model = make_model(held["architecture"], **held["settings"])
+        card = ModelCard.from_dict(held["card"])
         check_choice("featurizer", card.featurizer, FEATURIZERS)
-        own = dict(description.get("labels") or {})
-        labels = {str(name): ModelCard.from_dict(one) for name, one in own.items()}
-        if labels and len(labels) != sizes[1]:
-            raise ValueError(f"{sizes[1]} outputs for {len(labels)} labels")
+        own = held.get("labels") or {}  # files of before have none
+        labels = {name: ModelCard.from_dict(one) for name, one in own.items()}
+        if labels and len(labels) != model.head.out_features:
+            raise ValueError(f"{model.head.out_features} outputs for {len(labels)} labels")
         parts: dict[str, Any] = {}
-        readers: dict[str, Any] = {"background": Background, "domain": Domain}
-        for name in (one for one in readers if description.get(one) is not None):
-            held = tensors_below(tensors, name)
-            parts[name] = readers[name].from_tensors(held, description[name])
-    except (KeyError, TypeError, ValueError, OverflowError, RuntimeError, NicegnnError) as error:
+        for name, kind in (("background", Background), ("domain", Domain)):
+            if held[name] is not None:
+                parts[name] = kind.from_tensors(tensors_below(tensors, name), held[name])
+    except Exception as error:
         raise StoreError(
             f"{path} is damaged: a part of it is missing or wrong "
             f"({type(error).__name__}: {' '.join(str(error).split())}). Train it again."
         ) from error
+    weights, background = tensors_below(tensors, "model"), parts.get("background")
     check_tensors(path, weights, model.state_dict(), type(model).__name__)
     model.load_state_dict(weights)
-    if parts.get("background") is not None and parts["background"].model != fingerprint(model):
+    if background is not None and background.model != fingerprint(model):
         raise StoreError(
             f"{path} is damaged: its background was recorded with other weights. Train it again."
         )
@@ -174,12 +179,21 @@ def load_model(path: str | Path, device: str | torch.device = "cpu", label: str 
             f"`model` must name a label of {path} after the colon: one of {tuple(labels)} (got "
             f"{label!r})."
         )
+    fitted = path.with_name(path.name.removesuffix(".safetensors") + EXPLAINER_ENDING)
     if labels:
         label = label or next(iter(labels))
         model, card = one_output(model, [*labels].index(label)), labels[label]
-        if parts.get("background") is not None:
-            parts["background"] = replace(parts["background"], model=fingerprint(model))
-    return Stored(model.to(device).eval(), card, **parts, labels=labels)
+        if background is not None:
+            background = parts["background"] = replace(background, model=fingerprint(model))
+    model.to(device).eval().__dict__["featurizer"] = card.featurizer  # explainers take SMILES
+    explainer: Explainer
+    if fitted.is_file() and not labels:
+        explainer = NICE.load(fitted, model)
+    else:
+        explainer = NICE(model, background=background, mode=MODES[card.task])
+    origin = {"model": fingerprint(model), "featurizer": card.featurizer}
+    featurizer = FEATURIZERS[card.featurizer]
+    return Pretrained(model, explainer, featurizer, card, origin, **parts, cards=labels)
 
 
 def one_output(model: GraphClassifier, number: int) -> GraphClassifier:

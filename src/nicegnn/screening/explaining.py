@@ -101,22 +101,23 @@ def _explain(read: Sequence[Read], subject: Pretrained, words: Mapping[str, Any]
             row["reason"] = f"The explainer raised {type(error).__name__}: {error}"
         return
     for place, out in enumerate(outs):
-        card = subject.cards[place] if subject.cards else subject.card
+        endpoint = found[place].output.name if found else ""
+        card = subject.cards.get(endpoint, subject.card)
         for number, ((rows, _), part) in enumerate(zip(read, out.split(), strict=True)):
             rows[place] |= _cells(part, rows[place]["smiles"], replace(subject, card=card))
             if isinstance(explainer, Ensemble):
-                rows[place] |= _of_several(explainer, found[place], number)
+                rows[place] |= _of_several(found[place], number)
 
 
-def _of_several(explainer: Ensemble, found: Finding, number: int) -> Row:
+def _of_several(found: Finding, number: int) -> Row:
     """Returns what a row tells of several models that explain one of their outputs together."""
     out, atoms = found.explanation, found.atom_agreement
     of_atoms = None if atoms is None else atoms[out.ptr[number] : out.ptr[number + 1]].tolist()
-    return explainer.cells(found, number) | {
+    return found.cells(number) | {
         "endpoint": found.output.name,
         "bond_agreement": found.bond_agreement[out.bonds.batch == number].tolist(),
         "atom_agreement": of_atoms,
-        NOTES: explainer.notes(found, number),
+        NOTES: found.notes(number),
     }
 
 

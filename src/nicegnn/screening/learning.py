@@ -9,7 +9,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import torch
 from torch_geometric.data import Data
 
@@ -20,8 +19,13 @@ from nicegnn.molecule.domain import Domain
 from nicegnn.molecule.featurizers import FEATURIZERS
 from nicegnn.molecule.smiles import parse_smiles, require_rdkit
 from nicegnn.molecule.splits import TEST, TRAIN, VALID, random_split, scaffold_of, scaffold_split
-from nicegnn.pretrained import EXPLAINER_ENDING
-from nicegnn.pretrained.model_file import MODES, ModelCard, Stored, one_output, save_model
+from nicegnn.pretrained.model_file import (
+    EXPLAINER_ENDING,
+    MODES,
+    ModelCard,
+    one_output,
+    save_model,
+)
 from nicegnn.progress import progress_bar
 from nicegnn.screening.explaining import graph_of
 from nicegnn.screening.loading import usable_device
@@ -171,7 +175,7 @@ def _save(
     mode = "regression" if several else MODES[first.task]  # messages are the same in any mode
     background = NICE(model, background=train, mode=mode).background
     domain = Domain.of([graph.smiles for graph in train])
-    save_model(out, Stored(model, first, background, domain, cards if several else {}))
+    save_model(out, model, first, background, domain, cards if several else {})
     files, stem = {"model": str(out)}, out.name.removesuffix(".safetensors")
     for number, (label, card) in enumerate(cards.items(), start=1):
         path = out.with_name(f"{stem}-{number}.toml" if several else f"{stem}.toml")
@@ -271,11 +275,9 @@ def _split(labelled: _Labelled, config: LearnConfig) -> list[int]:
     """Returns the part of each molecule; those that differ in stereo alone stay together."""
     chem, smiles = require_rdkit(), [graph.smiles for graph in labelled.graphs]
     flat = [chem.MolToSmiles(parse_smiles(one), isomericSmiles=False) for one in smiles]
-    twin = torch.from_numpy(np.unique(flat, return_inverse=True)[1])
     if config.split == "random":
-        return random_split(twin, config.seed).tolist()
-    scaffolds = np.unique([scaffold_of(one) for one in smiles], return_inverse=True)[1]
-    return scaffold_split(torch.from_numpy(scaffolds), twin).tolist()
+        return random_split(flat, config.seed).tolist()
+    return scaffold_split(map(scaffold_of, flat)).tolist()
 
 
 def judge(

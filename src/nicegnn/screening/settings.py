@@ -78,7 +78,7 @@ class LearnConfig(Settings):
     label: tuple[str, ...] = ()  # column of the labels or values; several share one model
     task: LearnTask = "auto"  # auto: as the column looks
     kind: Literal["gin", "gine"] = "gine"  # gin reads no bond features
-    featurizer: str = "rich"  # how SMILES become graphs: rich, elements or pyg
+    featurizer: str = "rich"  # how SMILES become graphs: rich or elements
     split: Literal["scaffold", "random"] = "scaffold"  # of the held-out molecules
     hidden_size: Count = 32  # width of the layers
     num_layers: Count = 3  # message-passing layers

@@ -8,7 +8,6 @@ four tables. A molecule that cannot be explained has a ``reason`` and no scores.
 from __future__ import annotations
 
 import csv
-import io
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -208,17 +207,6 @@ def _write_csv(file: IO[str], rows: Iterable[Row], schema: Schema) -> int:
         writer.writerow([safe_cell(row[name]) for name in schema])
         count += 1
     return count
-
-
-def csv_text(rows: Iterable[Row], schema: Schema) -> str:
-    """Returns rows as the text of a CSV file.
-
-    >>> csv_text([{"id": "=1+1", "score": 0.5}], {"id": str, "score": float})
-    "id,score\\n'=1+1,0.5\\n"
-    """
-    file = io.StringIO()
-    _write_csv(file, rows, schema)
-    return file.getvalue()
 
 
 def safe_cell(value: Any) -> Any:

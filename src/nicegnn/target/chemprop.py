@@ -26,7 +26,7 @@ from torch import Tensor, nn
 from torch_geometric.data import Data
 
 from nicegnn.errors import GraphError, TargetError
-from nicegnn.molecule.featurizers import OwnFeaturizer
+from nicegnn.molecule.featurizers import Featurizer
 from nicegnn.target.message_layers import register_layer, unwrap
 from nicegnn.target.output import Mode
 
@@ -90,9 +90,9 @@ class ChempropModel(nn.Module):
         self.featurise = _featurizer_of(mpnn.message_passing)
 
     @property
-    def featurizer(self) -> OwnFeaturizer:
+    def featurizer(self) -> Featurizer:
         """Makes the graph of a SMILES."""
-        return OwnFeaturizer(self._graph, "chemprop")
+        return Featurizer("chemprop", self._graph)
 
     def forward(
         self,

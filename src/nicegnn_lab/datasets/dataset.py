@@ -37,7 +37,7 @@ def load_dataset(
     is_kept = tensors["is_kept"]
     rows = is_kept.nonzero().view(-1)
     twin = tensors["twin"][rows]
-    part, num_moved = random_split(twin, 0), 0
+    part, num_moved = random_split(twin.tolist(), 0), 0
     if family.has_split:
         part = tensors["splits"][0][rows]
         if (part < 0).any():

@@ -16,7 +16,7 @@ from torch_geometric.data import Data
 
 from nicegnn.config import check_choice
 from nicegnn.errors import ConfigError, NicegnnError
-from nicegnn.molecule.featurizers import Elements
+from nicegnn.molecule.featurizers import FEATURIZERS
 from nicegnn.molecule.smiles import parse_smiles, require_rdkit
 from nicegnn_lab.datasets.rules import MoleculeTruth, truth_of
 
@@ -103,7 +103,7 @@ def generate_dataset(task: str, num: int, *, seed: int = 0) -> list[Data]:
     Half of the labels are 1. Every positive has a negative whose size differs by less than
     `SIZE_STEP` atoms, so that the size does not tell the label.
 
-    Each graph has ``x``, ``edge_index``, ``edge_attr`` and ``smiles`` as of `Elements`, and
+    Each graph has ``x``, ``edge_index``, ``edge_attr`` and ``smiles`` as "elements" makes them, and
 
     * ``y``: label, long ``[1]``;
     * ``edge_truth``: bool ``[E]``, edges of the union of all alternatives, all false for label 0;
@@ -141,7 +141,7 @@ def _paired(
 
 
 def _graph(smiles: str, truth: MoleculeTruth) -> Data:
-    data = Elements()(smiles)
+    data = FEATURIZERS["elements"](smiles)
     data.y = torch.tensor([truth.label])
     data.edge_alternatives = [
         [edge for bond in sorted(bonds) for edge in (2 * bond, 2 * bond + 1)]

@@ -10,7 +10,6 @@ from nicegnn.molecule.smiles import (
     CATCH_ALL,
     Bond,
     MoleculeError,
-    atoms_of,
     bond_ends,
     bond_types,
 )
@@ -29,7 +28,7 @@ ATOMS_MUTAGENICITY = (
 def molecule_tables(mol: Mol) -> tuple[list[str], list[Bond]]:
     """Returns element symbols and bonds ``(u, v, type)`` of an RDKit molecule, in its order."""
     pairs = zip(bond_ends(mol), bond_types(mol), strict=True)
-    return [atom.GetSymbol() for atom in atoms_of(mol)], [(u, v, t + 1) for (u, v), t in pairs]
+    return [atom.GetSymbol() for atom in mol.GetAtoms()], [(u, v, t + 1) for (u, v), t in pairs]
 
 
 def atom_columns(atoms: Sequence[str], vocabulary: Sequence[str]) -> list[int]:

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from nicegnn.molecule.featurizers import Rich
+from nicegnn.molecule.featurizers import FEATURIZERS
 from nicegnn.target.training import TrainConfig
 from nicegnn_lab.bench.run import run_study
 from nicegnn_lab.datasets.readers.atoms import FILES, atom_molecules
@@ -191,7 +191,7 @@ def test_prepared_molecules_need_no_rdkit(data: Path, monkeypatch: pytest.Monkey
 
 def test_molecules_of_a_table_are_those_of_the_featuriser(data: Path) -> None:
     for graph in atom_molecules(CLIFF, 0, data).test:
-        made = Rich()(graph.smiles)
+        made = FEATURIZERS["rich"](graph.smiles)
         for key in ("x", "edge_attr", "edge_index"):
             assert torch.equal(graph[key], made[key])
             assert graph[key].dtype == made[key].dtype

@@ -10,8 +10,8 @@ export async function ask(path, words = {}, signal = undefined) {
   return (await checked(fetch(address(path, words), { signal }))).json();
 }
 
-/** Returns the response to a file that is sent. */
-export const send = (words, body, signal) => checked(fetch(address("file", words), { method: "POST", body, signal }));
+/** Returns an answer that is a text. */
+export const askText = async (path, words) => (await checked(fetch(address(path, words)))).text();
 
 async function checked(waiting) {
   let answer;
@@ -33,6 +33,13 @@ export function save(name, content, type) {
   link.download = name;
   link.click();
   setTimeout(() => URL.revokeObjectURL(link.href), 1000);
+}
+
+/** Returns lines of cells as a CSV file, in which a spreadsheet finds no formula. */
+export function csvOf(lines) {
+  const plain = (value) => (/^[=+\-@\t\r]/.test(value) && Number.isNaN(Number(value)) ? `'${value}` : value);
+  const cell = (value) => (/[",\n\r]/.test(plain(value)) ? `"${plain(value).replaceAll('"', '""')}"` : plain(value));
+  return lines.map((line) => line.map((value) => cell(String(value ?? ""))).join(",") + "\r\n").join("");
 }
 
 /** Returns a probability in per cent, never 0 or 100. */

@@ -1,6 +1,7 @@
 // A file or a list of molecules: rows come as they are explained, each with its picture.
 
-import { percent, save, send } from "./api.js";
+import { ask, askText, csvOf, percent, save } from "./api.js";
+import { readMolecules } from "./reading.js";
 
 const find = (name) => document.querySelector(name);
 const told = (read, otherwise = "") => (row) => (row.answer && read(row.answer)) ?? otherwise;
@@ -15,11 +16,11 @@ const OURS = [
   ["verdict", told((one) => one.verdict)],
   ["best bond", told((one) => (one.bonds.length ? `${one.bonds[0].name} (${one.bonds[0].groups})` : ""))],
   ["similarity", told((one) => one.similarity?.toFixed(2)), told((one) => one.similarity, -1)],
-  ["notes", (row) => row.error || row.answer.notes.join(" ")],
+  ["notes", (row) => row.error ?? row.answer.notes.join(" ")],
 ];
 let columns = OURS; // and the user's own
 let rows = [];
-let sent = null; // words and body of the last request
+let model = ""; // that was asked last
 let waiting = null;
 
 /** Starts the form; `open` is called with the SMILES and the model of a row that is chosen. */
@@ -31,7 +32,7 @@ export function startFiles(models, open) {
     explainAll(form, open);
   });
   form.file.addEventListener("change", () => form.file.files.length && explainAll(form, open));
-  form.model.addEventListener("change", () => sent && explainAll(form, open));
+  form.model.addEventListener("change", () => model && explainAll(form, open));
   const drop = find("#drop");
   for (const [name, is] of [["dragover", true], ["dragleave", false], ["drop", false]]) {
     drop.addEventListener(name, (event) => {
@@ -45,8 +46,9 @@ export function startFiles(models, open) {
   find("#stop").addEventListener("click", () => waiting?.abort());
   find("#table-csv").addEventListener("click", () => save("molecules.csv", toCsv(rows), "text/csv"));
   find("#table-sdf").addEventListener("click", async () => {
-    const answer = await send({ ...sent.words, format: "sdf" }, sent.body).catch((error) => problem(error.message));
-    if (answer) save("molecules.sdf", await answer.text(), "chemical/x-mdl-sdfile");
+    const answers = rows.filter((row) => row.answer);
+    const texts = answers.map((row) => askText("file/molecule.sdf", { smiles: named(row), model }));
+    await Promise.all(texts).then((all) => save("molecules.sdf", all.join(""), "chemical/x-mdl-sdfile"), (error) => problem(error.message));
   });
 }
 
@@ -55,26 +57,25 @@ async function explainAll(form, open) {
   const list = form.list.value.trim();
   problem("");
   if (!file && !list) return problem("Choose a file, or write a list of SMILES first.");
-  const words = { name: file && !list ? file.name : "list.smi", model: form.model.value, column: form.column.value.trim() };
-  sent = { words, body: file && !list ? file : list };
+  model = form.model.value;
   waiting?.abort();
   const { signal } = (waiting = new AbortController());
   rows = [];
   find("#rows").hidden = find("#file-links").hidden = true;
-  find("#progress").textContent = "Sending …";
+  find("#progress").textContent = "Reading …";
   find("#stop").hidden = false;
   try {
-    const answer = await send(words, sent.body, signal);
-    await readLines(answer.body, (row) => {
-      if (signal.aborted) return;
-      if (!rows.length) {
-        columns = [...OURS, ...Object.keys(row.values).map((name) => [name, (one) => one.values[name]])];
-        clearTable(open);
-      }
+    const [name, text] = list ? ["list.smi", list] : [file.name, await file.text()];
+    const molecules = await readMolecules(name, text, form.column.value.trim());
+    columns = [...OURS, ...Object.keys(molecules[0].values).map((one) => [one, (row) => row.values[one]])];
+    clearTable(open);
+    for (const row of molecules) {
+      signal.throwIfAborted();
+      await explainRow(row, signal);
       rows.push(row);
-      addRow(row, words.model, open);
-      find("#progress").textContent = `${rows.length} molecules so far …`;
-    });
+      addRow(row, open);
+      find("#progress").textContent = `${rows.length} of ${molecules.length} molecules …`;
+    }
     tellEnd("");
   } catch (error) {
     if (waiting.signal !== signal) return; // a newer file is shown
@@ -94,17 +95,19 @@ function tellEnd(before) {
   find("#file-links").hidden = rows.length === 0;
 }
 
-async function readLines(stream, tell) {
-  const reader = stream.pipeThrough(new TextDecoderStream()).getReader();
-  let rest = "";
-  for (;;) {
-    const { done, value } = await reader.read();
-    if (done) break;
-    const lines = (rest + value).split("\n");
-    rest = lines.pop();
-    lines.forEach((line) => tell(JSON.parse(line)));
+/** Adds the answer to a row, or what is wrong with its molecule. */
+async function explainRow(row, signal) {
+  try {
+    if (!row.smiles) throw new Error("There is no SMILES.");
+    row.answer = await ask("explain", { smiles: named(row), model }, signal);
+  } catch (error) {
+    if (error.name === "AbortError") throw error;
+    row.error = error.message;
   }
 }
+
+/** Returns the SMILES with the name that the file gives. */
+const named = (row) => (row.id === String(row.row) ? row.smiles : `${row.smiles} ${row.id.replace(/\s+/g, " ")}`);
 
 function clearTable(open) {
   const table = find("#rows");
@@ -131,15 +134,15 @@ function sortBy(cell, key, open) {
   const order = (a, b) => (key(a) < key(b) ? -1 : key(a) > key(b) ? 1 : a.row - b.row);
   rows.sort((a, b) => (falls ? order(b, a) : order(a, b)));
   find("#rows").tBodies[0].replaceChildren();
-  rows.forEach((row) => addRow(row, sent.words.model, open));
+  rows.forEach((row) => addRow(row, open));
 }
 
-function addRow(row, model, open) {
+function addRow(row, open) {
   const line = find("#rows").tBodies[0].insertRow();
   for (const [name, read] of columns) {
     const cell = line.insertCell();
     cell.className = name === "SMILES" ? "smiles" : row.error && name === "notes" ? "error" : "";
-    if (name === "picture" && row.answer) cell.append(picture(row, model, open));
+    if (name === "picture" && row.answer) cell.append(picture(row, open));
     else if (name === "verdict" && row.answer) cell.append(chip(row.answer.verdict), isFar(row.answer) ? chip("unfamiliar", "do not use") : "");
     else cell.textContent = read(row);
   }
@@ -153,14 +156,14 @@ const chip = (text, verdict = text) => {
 };
 
 /** Returns a picture that opens the molecule on the page. */
-function picture(row, model, open) {
+function picture(row, open) {
   const link = document.createElement("a");
-  const name = row.id && row.id !== String(row.row) ? `${row.smiles} ${row.id}` : row.smiles;
-  link.href = `?${new URLSearchParams({ smiles: name, model })}`;
+  const words = { smiles: named(row), model };
+  link.href = `?${new URLSearchParams(words)}`;
   link.addEventListener("click", (event) => {
     if (event.ctrlKey || event.metaKey || event.shiftKey) return;
     event.preventDefault();
-    open(name, model);
+    open(words.smiles, words.model);
   });
   const image = Object.assign(document.createElement("img"), { loading: "lazy", alt: `Open ${row.id}: ${row.smiles}` });
   image.src = `data:image/svg+xml;charset=utf-8,${encodeURIComponent(row.answer.svg)}`;
@@ -174,10 +177,8 @@ function toCsv(table) {
   const best = OURS.find(([name]) => name === "best bond")[1];
   const ours = [["row", (r) => r.row], ["id", (r) => r.id], ["smiles", (r) => r.smiles], of("prediction"), of("probability"), of("value"),
     of("similarity"), of("applicability"), of("verdict"), ["best_bond", best], ["error", (r) => r.error]];
-  const plain = (value) => (/^[=+\-@\t\r]/.test(value) && Number.isNaN(Number(value)) ? `'${value}` : value); // no formulas
-  const cell = (value) => (/[",\n\r]/.test(plain(value)) ? `"${plain(value).replaceAll('"', '""')}"` : plain(value));
-  const lines = table.map((row) => [...ours.map(([, read]) => read(row)), ...own.map((key) => row.values[key] ?? "")]);
-  return [[...ours.map(([name]) => name), ...own], ...lines].map((line) => line.map((value) => cell(String(value))).join(",") + "\r\n").join("");
+  const lines = table.map((row) => [...ours.map(([, read]) => read(row)), ...own.map((key) => row.values[key])]);
+  return csvOf([[...ours.map(([name]) => name), ...own], ...lines]);
 }
 
 function problem(text) {

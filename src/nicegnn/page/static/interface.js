@@ -1,6 +1,6 @@
 // Shows openapi.json: every path with its words and an example, every type with its fields.
 
-const SAMPLE = { smiles: "CC(=O)Nc1ccc(O)cc1", smiles2: "CC(=O)Nc1ccc(N)cc1", atom: "8", name: "molecules.smi" };
+const SAMPLE = { smiles: "CC(=O)Nc1ccc(O)cc1", smiles2: "CC(=O)Nc1ccc(N)cc1", atom: "8" };
 
 
 function make(tag, text, ...inner) {
@@ -30,7 +30,7 @@ function pathSection(path, method, about) {
   const words = about.parameters ?? [];
   const needed = words.filter((word) => word.required && word.in === "query").map((word) => [word.name, SAMPLE[word.name] ?? ""]);
   const sample = `${location.origin}${path.replace("{name}", "picture.svg")}${needed.length ? `?${new URLSearchParams(needed)}` : ""}`;
-  const answer = about.responses["200"].content;
+  const answer = about.responses["200"].content ?? { "a file": {} };
   const returns = Object.entries(answer).map(([type, { schema }]) => `${kind(schema)} ${type}`.trim()).join(", ");
   const section = make("section", "", make("h2", `${method.toUpperCase()} ${path}`), make("p", about.description ?? ""));
   if (words.length) {
@@ -39,8 +39,7 @@ function pathSection(path, method, about) {
     ])));
   }
   section.append(make("p", "Answer: ", make("code", returns)));
-  const command = method === "post" ? `curl --data-binary @molecules.smi '${sample}'` : `curl '${sample}'`;
-  section.append(make("p", "Try: ", make("code", command)));
+  section.append(make("p", "Try: ", make("code", `curl '${sample}'`)));
   return section;
 }
 

@@ -1,6 +1,6 @@
 // The page: one or two panels, each with a molecule and a model; the address bar holds all of it.
 
-import { address, ask, percent } from "./api.js";
+import { address, ask, csvOf, percent, save } from "./api.js";
 import { loadEditor, showInEditor } from "./editor.js";
 import { startFiles } from "./file.js";
 import { showLegend, showPicture, showTable } from "./picture.js";
@@ -54,6 +54,9 @@ class Panel {
     this.root.addEventListener("pointerdown", () => activate(this));
     this.find(".compare").addEventListener("click", () => openSecond());
     this.find(".close").addEventListener("click", () => closePanel(this));
+    for (const button of this.root.querySelectorAll("[data-table]")) {
+      button.addEventListener("click", () => this.saveTable(button.dataset.table));
+    }
     this.find(".copy").addEventListener("click", (event) => copyLink(event.target));
     this.find(".open-draw").addEventListener("click", () => {
       activate(this);
@@ -94,6 +97,14 @@ class Panel {
     this.root.setAttribute("aria-busy", "false");
     await compareBoth(signal);
     if (this.answer) this.showOthers();
+  }
+
+  /** Lets the browser save all bonds or atoms. */
+  saveTable(name) {
+    const { smiles, prediction, model, [name]: rows } = this.answer;
+    const names = Object.keys(rows[0] ?? {});
+    const lines = rows.map((row) => [smiles, prediction, model, ...names.map((one) => row[one])]);
+    save(`${name}.csv`, csvOf([["smiles", "prediction", "model", ...names], ...lines]), "text/csv");
   }
 
   problem(text) {

@@ -14,7 +14,7 @@ from torch import Tensor
 from torch_geometric.data import Data
 
 from nicegnn.config import check_choice
-from nicegnn.molecule.featurizers import Elements, Rich
+from nicegnn.molecule.featurizers import FEATURIZERS, rich
 from nicegnn.molecule.smiles import parse_smiles, require_rdkit
 from nicegnn.seeding import mix
 from nicegnn_lab.datasets.data_files import MissingDataError, data_folder
@@ -87,7 +87,7 @@ def _ibenchmark(task: str, seed: int, folder: Path, most: Mapping[str, int]) -> 
     name = FILES[task][0]
     rows = [(place, row) for place, row in enumerate(_rows(folder, name)) if row["task"] == task]
     kind = torch.long if task in CLASSES else torch.float
-    molecules = table_molecules(folder / name, Elements(), "elements")
+    molecules = table_molecules(folder / name, FEATURIZERS["elements"], "elements")
 
     def graph(place: int, row: Cells) -> Data:
         made = molecules.graph(place)
@@ -116,10 +116,13 @@ def _with_logp(smiles: str) -> Data:
     """Returns a molecule with its hydrogens, and what each atom adds to logP as ``value``."""
     from rdkit.Chem import rdMolDescriptors
 
-    mol = require_rdkit().AddHs(parse_smiles(smiles))
-    graph = Rich()(mol)
+    chem = require_rdkit()
+    mol = chem.AddHs(parse_smiles(smiles))
+    written = chem.MolToSmiles(mol)
+    order = list(mol.GetPropsAsDict(True, True)["_smilesAtomOutputOrder"])
+    graph = rich(chem.RenumberAtoms(mol, order)).update({"smiles": written})
     value = torch.tensor([logp for logp, _ in rdMolDescriptors._CalcCrippenContribs(mol)])
-    graph.value = value[graph.node_atom]
+    graph.value = value[order]
     return graph
 
 
@@ -150,7 +153,7 @@ def _published(
 def _cliffs(task: str, seed: int, folder: Path, most: Mapping[str, int]) -> AtomMolecules:
     """A fifth of the molecules, all of them in pairs, is the test part, and a tenth validation."""
     table, of_pairs = FILES[task]
-    molecules = table_molecules(folder / table, Rich(), "rich")
+    molecules = table_molecules(folder / table, FEATURIZERS["rich"], "rich")
     pairs = [row for row in _rows(folder, of_pairs) if row["target"] == task]
     graphs: dict[int, Data] = {}
     first: dict[int, int] = {}

@@ -11,7 +11,7 @@ import pandas as pd
 import torch
 from torch_geometric.data import Data
 
-from nicegnn.molecule.featurizers import Elements
+from nicegnn.molecule.featurizers import FEATURIZERS
 from nicegnn.molecule.smiles import bond_ends, parse_smiles, require_rdkit
 from nicegnn.seeding import mix
 from nicegnn_lab.datasets.data_files import DamagedFileError, data_file
@@ -100,7 +100,7 @@ def graphs_under(rule: str, most: int, seed: int, root: str | Path | None = None
 
 
 def _graph(smiles: str, label: int, matches: Sequence[Sequence[int]], pattern: Any) -> Data:
-    graph, drawn = Elements()(smiles), bond_ends(pattern)
+    graph, drawn = FEATURIZERS["elements"](smiles), bond_ends(pattern)
     pairs = {frozenset((match[u], match[v])) for match in matches for u, v in drawn if label}
     ends = graph.edge_index.t().tolist()
     graph.edge_truth = torch.tensor([frozenset(pair) in pairs for pair in ends], dtype=torch.bool)
