@@ -46,11 +46,11 @@ def summarise(folder: str | Path, *, min_molecules: int = 3) -> list[Line]:
         for row in stored_rows(Path(folder))
         if len(row["bond_score"]) and _COUNTED.issuperset(str(row["status"]).split(", "))
     )
-    columns = ("prediction", "substructure", "row", "id", "score", "is_best", "mean")
-    bonds = require("pandas", "tables").DataFrame(
-        (one for row in counted for one in _bonds(row)), columns=columns
-    )
     key = ["prediction", "substructure"]
+    bonds = require("pandas", "tables").DataFrame(
+        (one for row in counted for one in _bonds(row)),
+        columns=[*key, "row", "id", "score", "is_best", "mean"],
+    )
     each = bonds.groupby([*key, "row"], sort=False).agg(
         id=("id", "first"),
         bonds=("score", "size"),
@@ -58,23 +58,21 @@ def summarise(folder: str | Path, *, min_molecules: int = 3) -> list[Line]:
         mean=("mean", "first"),
         is_best=("is_best", "any"),
     )
-    lines = []
-    for (prediction, name), some in each.groupby(key, sort=False):
-        best = some.sort_values("score", ascending=False, kind="stable")["id"][:_EXAMPLES]
-        line = Line(
-            prediction=prediction,
-            substructure=name,
-            molecules=len(some),
-            bonds=int(some["bonds"].sum()),
-            score=float(some["score"].mean()),
-            spread=float(some["score"].std(ddof=0)),
-            lift=float((some["score"] - some["mean"]).mean()),
-            holds_best=float(some["is_best"].mean()),
-            examples=", ".join(best),
-        )
-        lines.append(line)
-    kept = [line for line in lines if line.molecules >= min_molecules]
-    return sorted(kept, key=lambda line: (-line.lift, -line.molecules, line.substructure))
+    each["lift"] = each["score"] - each["mean"]
+    kinds = each.groupby(key, sort=False)
+    found = kinds.agg(
+        molecules=("score", "size"),
+        bonds=("bonds", "sum"),
+        score=("score", "mean"),
+        spread=("score", lambda scores: scores.std(ddof=0)),
+        lift=("lift", "mean"),
+        holds_best=("is_best", "mean"),
+    )
+    best = each.sort_values("score", ascending=False, kind="stable").groupby(key)["id"]
+    found["examples"] = best.agg(lambda ids: ", ".join(ids[:_EXAMPLES]))
+    found = found[found["molecules"] >= min_molecules].reset_index()
+    found = found.sort_values(["lift", "molecules", "substructure"], ascending=[False, False, True])
+    return [Line(**line) for line in found.to_dict("records")]
 
 
 def _bonds(row: Row) -> Iterator[tuple[Any, ...]]:
