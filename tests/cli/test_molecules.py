@@ -109,7 +109,7 @@ def test_train_keeps_its_settings_and_replaces_no_model(call: Call, tmp_path: Pa
     assert call("train", "labelled.csv", "-y", "label", "-q", *SMALL)[0] == 0
     again = call("train", "labelled.csv", "-y", "label", "-q", *SMALL)
     assert again[0] == 2
-    assert "model.safetensors, which exists). Name another, or add --overwrite." in again[2]
+    assert "model.safetensors, which exists). Name another, or delete it." in again[2]
     saved = ("train", "--settings", "model.settings.toml", "--out", "model2.safetensors", "-q")
     assert call(*saved)[0] == 0
     assert call("explain", "--settings", "model.settings.toml")[0] == 2  # of another command

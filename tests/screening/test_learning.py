@@ -10,15 +10,13 @@ import pytest
 import torch
 from torch_geometric.data import Data
 
-from nicegnn.errors import ConfigError, StoreError
-from nicegnn.explain.registry import get_explainer
+from nicegnn.errors import ConfigError
 from nicegnn.molecule.featurizers import FEATURIZERS
-from nicegnn.plugins import load_plugins
 from nicegnn.pretrained import Pretrained, load_file
 from nicegnn.pretrained.model_file import load_model
 from nicegnn.screening import learning
 from nicegnn.screening.learning import Learned, learn
-from nicegnn.screening.loading import load_explainer, load_words
+from nicegnn.screening.loading import load_words
 from nicegnn.screening.reading import Reader
 from nicegnn.screening.settings import ModelConfig
 from nicegnn_lab.datasets.generator import generate_smiles
@@ -145,17 +143,3 @@ def test_several_labels_share_a_model_and_each_is_explained_alone(tmp_path: Path
         load_words(ModelConfig(model=f"{out}:nope"))
     with pytest.raises(ConfigError, match="'same' must have 2 different labels"):
         learn(Reader(path), out, config.with_(label=("ring", "same")))
-
-
-def test_saved_explainer_of_any_kind_is_read_back_for_its_model_alone(
-    subject: Pretrained, tmp_path: Path
-) -> None:
-    load_plugins()  # methods that learn are the laboratory's
-    graphs = [subject.featurizer(smiles) for smiles in generate_smiles(12)]
-    made = get_explainer("pgexplainer", subject.model, mode="multiclass")
-    made.fit(graphs, progress=False).save(tmp_path / "pg.safetensors")
-    again = load_explainer(tmp_path / "pg.safetensors", subject.model)
-    assert torch.equal(again.explain(graphs).bond_score, made.explain(graphs).bond_score)
-    other = type(subject.model)(**subject.model.settings)  # type: ignore[operator,arg-type]
-    with pytest.raises(StoreError, match="fingerprint"):
-        load_explainer(tmp_path / "pg.safetensors", other)

@@ -13,7 +13,7 @@ import pytest
 
 from nicegnn.errors import StoreError
 from nicegnn.pretrained import Pretrained
-from nicegnn.screening.outputs import sdf_of, stored_rows, write_outputs
+from nicegnn.screening.outputs import files_in, sdf_of, stored_rows, write_outputs
 from nicegnn.screening.reading import Reader
 from nicegnn.screening.run import RunResult, run
 from nicegnn.screening.settings import ModelConfig, OutputConfig, RunConfig
@@ -39,7 +39,9 @@ def result(model_file: Path, tmp_path_factory: pytest.TempPathFactory) -> RunRes
 
 
 def written(result: RunResult, subject: Pretrained, **settings: Any) -> dict[str, str]:
-    return write_outputs(result, subject.card, OutputConfig(**{"gallery": 0, **settings}))
+    config = OutputConfig(**{"gallery": 0, **settings})
+    write_outputs(result, subject.card, config)
+    return files_in(Path(result.folder), config)
 
 
 @pytest.mark.parametrize("format", ["csv", "parquet"])
@@ -143,9 +145,9 @@ def test_a_damaged_folder_is_named(result: RunResult, tmp_path: Path) -> None:
         next(stored_rows(tmp_path / "out"))
     for number in (-1, 0, 5, 10**9):
         (tmp_path / "out/result.json").write_text(f'{{"num_shards": {number}}}')
-        with pytest.raises(StoreError, match=r"result.json must count .* for 3 files.*--overwrite"):
+        with pytest.raises(StoreError, match=r"result.json must count .* for 3 files.*run again"):
             next(stored_rows(tmp_path / "out"))
-    (tmp_path / "out/result.json").write_text('{"num_shards": 1}')
+    (tmp_path / "out/result.json").write_text('{"num_shards": 3}')
     write_table(tmp_path / "out/shards/000000.parquet", [{"row": 1}], {"row": int})
     with pytest.raises(StoreError, match=r"000000\.parquet is damaged: it lacks id, smiles"):
         next(stored_rows(tmp_path / "out"))

@@ -152,14 +152,11 @@ def test_results_of_another_run_are_not_mixed_in(
 ) -> None:
     out = tmp_path / "out"
     run(reader, config, out)
-    (out / "notes.txt").write_text("mine")
-    with pytest.raises(ConfigError, match=r"other seed, shard_size\).*--overwrite"):
+    with pytest.raises(ConfigError, match=r"other seed, shard_size\).*delete this folder"):
         run(reader, config.with_(shard_size=4, model__seed=1), out)
     with pytest.raises(ConfigError, match=r"another run .*molecules"):
         run(TypedSmiles(["CCO"]), config, out)
-    run(reader, config.with_(shard_size=4), out, overwrite=True)
-    assert len(shards(out)) == 2
-    assert (out / "notes.txt").read_text() == "mine"
+    assert len(shards(out)) == 4
 
 
 def test_worker_processes_write_the_same_shards(
@@ -169,7 +166,7 @@ def test_worker_processes_write_the_same_shards(
     found = run(reader, config.with_(engine__workers=2), tmp_path / "there")
     assert shards(tmp_path / "there") == shards(tmp_path / "here")
     assert found.num_explained == 6
-    work = module.ShardWork(config, Path("unused"), (("model", "another"),))
+    work = module.ShardWork(config, Path("unused"), {"model": "another"})
     with pytest.raises(StoreError, match="same files"):
         work(Block(0, next(reader.chunks(2))))
 

@@ -35,7 +35,6 @@ _SEEN = 0.005  # scores below it are shown as nothing
 def explain(
     config: RunConfig,
     out: Annotated[Path | None, to_folder("Folder for tables and pictures.")] = None,
-    overwrite: Annotated[bool, opt("Delete results of another run there.", "--overwrite")] = False,
     plugins: options.Plugins = None,
     json: Json = False,
     quiet: Quiet = False,
@@ -52,7 +51,7 @@ def explain(
     nicegnn explain mols.csv --model my_code:model --featurizer pyg --out explained
     """
     from nicegnn.screening.fragments import find_patterns
-    from nicegnn.screening.outputs import write_outputs
+    from nicegnn.screening.outputs import files_in, write_outputs
     from nicegnn.screening.run import load_once, run
 
     records, is_file = _molecules(config)
@@ -73,17 +72,17 @@ def explain(
         return
     if not is_file:
         config = config.with_(output__svg=True)
-    result = run(records, config, out, overwrite=overwrite, progress=not quiet)
-    files = result.files
+    result = run(records, config, out, progress=not quiet)
     if config.output.format != "rows":
-        files = write_outputs(result, subject.card, config.output, progress=not quiet)
+        write_outputs(result, subject.card, config.output, progress=not quiet)
+    files = files_in(out, config.output)
     if json:
         print_json({"model": subject.card.to_dict(), **asdict(result), "files": files})
     again = f" ({result.resumed} by an earlier run)" if result.resumed else ""
     say(f"{result.num_explained} of {result.num_molecules} molecules explained{again}.")
     options.list_files(files, say)
     if result.num_rejected:
-        _reject(f"{result.num_rejected} rejected; {result.files['rejects']} says why.")
+        _reject(f"{result.num_rejected} rejected; {files['rejects']} says why.")
 
 
 def _molecules(config: RunConfig) -> tuple[TypedSmiles, bool]:
@@ -194,7 +193,6 @@ def _print_molecule(
 def train(
     config: LearnConfig,
     out: Annotated[Path, to_file("File for the model.")] = Path("model.safetensors"),
-    overwrite: Annotated[bool, opt("Replace a model of this name.", "--overwrite")] = False,
     json: Json = False,
     quiet: Quiet = False,
 ) -> None:
@@ -218,10 +216,9 @@ def train(
     reader = Reader(config.molecules, smiles_column=config.smiles_column)
     if not config.label:
         raise options.WordError(f"`--label` must be one of {tuple(reader.columns)} (got none).")
-    if out.exists() and not overwrite:
+    if out.exists():
         raise options.WordError(
-            f"`--out` must be a new file (got {out}, which exists). Name another, or add "
-            "--overwrite."
+            f"`--out` must be a new file (got {out}, which exists). Name another, or delete it."
         )
     one_thread()
     say = options.saying(json)

@@ -17,7 +17,7 @@ from nicegnn.molecule.smiles import require, require_rdkit
 from nicegnn.pretrained.model_file import ModelCard
 from nicegnn.progress import progress_bar
 from nicegnn.screening.fragments import find_patterns
-from nicegnn.screening.gallery import CARD, picture, scale_of, write_gallery
+from nicegnn.screening.gallery import CARD, Scale, item_of, picture, scale_of, write_gallery
 from nicegnn.screening.run import RunResult, stored_shards
 from nicegnn.screening.settings import OutputConfig
 from nicegnn.screening.tables import (
@@ -36,6 +36,14 @@ from nicegnn.screening.tables import (
 )
 from nicegnn.store import check_fields, whole_file, write_text, write_whole
 
+#: What a run and its outputs are called, and their files.
+_FILES = {
+    **{name: f"{name}.{{format}}" for name in ("molecules", "bonds", "atoms")},
+    "rejects": "rejects.csv", "settings": "settings.toml", "gallery": "gallery.html",
+    "svg": "svg", "shards": "shards",
+    "structures": "molecules.sdf", "spreadsheet": "molecules.xlsx",
+}
+
 
 def stored_rows(folder: Path) -> Iterator[Row]:
     """Yields the rows of a finished run that have scores."""
@@ -46,8 +54,8 @@ def stored_rows(folder: Path) -> Iterator[Row]:
 
 def write_outputs(
     result: RunResult, card: ModelCard, config: OutputConfig, *, progress: bool = False
-) -> dict[str, str]:
-    """Writes tables and pictures beside the shards of a run; returns what is where."""
+) -> None:
+    """Writes tables and pictures beside the shards of a run."""
     out, patterns = Path(result.folder), find_patterns(config.substructures)
     schemas = schemas_for(column_names(stored_shards(out)[0]), patterns)
     parts: dict[str, Callable[[Row], Iterator[Row]]] = {
@@ -61,14 +69,30 @@ def write_outputs(
     if config.sdf:
         with whole_file(out / "molecules.sdf") as part, part.open("w", encoding="utf-8") as file:
             file.writelines(sdf_of(row) for row in stored_rows(out))
+    total = result.num_explained * result.num_outputs
+    most = min(total, total if config.svg else config.gallery)
+    scale, cards = scale_of(islice(stored_rows(out), most)), []
     if config.xlsx:
-        write_spreadsheet(out, config.gallery, schemas, patterns)
-    _draw(out, result.num_explained * result.num_outputs, card, config, patterns, progress)
-    names = {name: f"{name}.{config.format}" for name in parts}
-    names |= {"rejects": "rejects.csv", "settings": "settings.toml", "gallery": "gallery.html"}
-    names |= {"svg": "svg", "shards": "shards"}
-    names |= {"structures": "molecules.sdf", "spreadsheet": "molecules.xlsx"}
-    return {what: str(out / name) for what, name in names.items() if (out / name).exists()}
+        write_spreadsheet(out, config.gallery, scale, schemas, patterns)
+    with progress_bar("Drawing", most, shown=progress and most > 0) as advance:
+        for done, row in enumerate(islice(stored_rows(out), most), start=1):
+            if done <= config.gallery:
+                cards.append(item_of(row, card, scale, patterns))
+            if config.svg:
+                named = "" if str(row["id"]) == str(row["row"]) else str(row["id"])
+                name = "".join(f"-{one}" for one in (named, row.get("endpoint")) if one)[:61]
+                safe = "".join(c if c.isalnum() or c in "-_." else "_" for c in name)
+                path = out / "svg" / f"{row['row']:06d}{safe}.svg"
+                write_text(path, picture(row, scale).svg)
+            advance(done, "molecules")
+    if config.gallery:
+        write_gallery(out / "gallery.html", cards, card, scale, total, [*patterns])
+
+
+def files_in(folder: Path, config: OutputConfig) -> dict[str, str]:
+    """Returns what of a run and its outputs is where."""
+    paths = {what: folder / name.format(format=config.format) for what, name in _FILES.items()}
+    return {what: str(path) for what, path in paths.items() if path.exists()}
 
 
 def sdf_of(row: Row) -> str:
@@ -104,11 +128,15 @@ def _line(value: object) -> str:
 
 
 def write_spreadsheet(
-    out: Path, most: int, schemas: dict[str, dict[str, type]], patterns: dict[str, Any]
+    out: Path,
+    most: int,
+    scale: Scale,
+    schemas: dict[str, dict[str, type]],
+    patterns: dict[str, Any],
 ) -> None:
     """Writes ``molecules.xlsx``: molecules, the first of them with pictures, and their bonds."""
     excel, drawn = (require(f"openpyxl{part}", "spreadsheets") for part in ("", ".drawing.image"))
-    book, scale = excel.Workbook(), scale_of(islice(stored_rows(out), most))
+    book = excel.Workbook()
     molecules, bonds = book.worksheets[0], book.create_sheet("bonds")
     molecules.title = "molecules"
     molecules.append(["picture", *map(safe_cell, schemas["molecules"])])
@@ -135,32 +163,3 @@ def write_spreadsheet(
 def _sheet_cell(value: Any) -> Any:
     """Returns a value as a spreadsheet takes it: a number, nothing for nan, or no formula."""
     return value if isinstance(value, float) and math.isfinite(value) else safe_cell(value)
-
-
-def _draw(
-    out: Path,
-    total: int,
-    card: ModelCard,
-    config: OutputConfig,
-    patterns: dict[str, Any],
-    progress: bool,
-) -> None:
-    """Draws the gallery, and a file per molecule if asked for."""
-    most = total if config.svg else config.gallery
-    scale = scale_of(islice(stored_rows(out), most))
-    with progress_bar("Drawing", min(total, most), shown=progress and most > 0) as advance:
-
-        def counted(rows: Iterator[Row]) -> Iterator[Row]:
-            for done, row in enumerate(rows, start=1):
-                advance(done, "molecules")
-                yield row
-
-        if config.gallery:
-            shown = counted(islice(stored_rows(out), config.gallery))
-            write_gallery(out / "gallery.html", shown, card, scale, total, patterns)
-        for row in counted(stored_rows(out)) if config.svg else ():
-            named = "" if str(row["id"]) == str(row["row"]) else str(row["id"])
-            name = "".join(f"-{one}" for one in (named, row.get("endpoint")) if one)[:61]
-            safe = "".join(c if c.isalnum() or c in "-_." else "_" for c in name)
-            path = out / "svg" / f"{row['row']:06d}{safe}.svg"
-            write_text(path, picture(row, scale).svg)

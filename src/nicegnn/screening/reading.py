@@ -248,7 +248,7 @@ def _names(path: Path) -> Iterator[list[str]]:
 
 
 def _structures(path: Path) -> Iterator[list[str]]:
-    """Reads structures; columns are the fields of the first hundred. All are empty for a broken one.
+    """Reads structures, whose columns are the fields of the first hundred; a broken one has none.
 
     A title is a name; that of a ``.mol`` file is also its own.
     """

@@ -11,7 +11,6 @@ even rounding depends on workers or stops.
 from __future__ import annotations
 
 import json
-import shutil
 import time
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass
@@ -29,7 +28,7 @@ from nicegnn.pretrained.chemprop import CHEMPROP
 from nicegnn.pretrained.ensemble import Ensemble
 from nicegnn.progress import progress_bar
 from nicegnn.screening.engines import Block, do_all
-from nicegnn.screening.explaining import asked_words, explain_rows, num_outputs
+from nicegnn.screening.explaining import answers, explain_rows, num_outputs
 from nicegnn.screening.loading import PROBE, file_and_label, load_words
 from nicegnn.screening.reading import TypedSmiles
 from nicegnn.screening.settings import ModelConfig, RunConfig
@@ -46,12 +45,6 @@ from nicegnn.screening.tables import (
 from nicegnn.store import check_fields, write_json, write_text
 
 _RUN, RESULT, SETTINGS = "run.json", "result.json", "settings.toml"
-#: What a run, and what `nicegnn explain` makes of it, leaves in a folder.
-_LEFT = (
-    *("shards", "svg", "rejects.csv", "gallery.html", "molecules.sdf", "molecules.xlsx"),
-    *(f"{t}.{kind}" for t in ("molecules", "bonds", "atoms") for kind in ("csv", "parquet")),
-    *(SETTINGS, RESULT, _RUN),
-)
 
 
 @dataclass(frozen=True)
@@ -67,7 +60,6 @@ class RunResult:
     num_outputs: int  # rows of a molecule, more than one for several endpoints
     seconds: float  # of this run, from the first block to the last
     molecules_per_second: float  # of this run
-    files: dict[str, str]  # what is where
 
 
 @dataclass(frozen=True)
@@ -76,20 +68,20 @@ class ShardWork:
 
     config: RunConfig
     folder: Path  # of the shards
-    origin: tuple[tuple[str, str], ...]  # hashes of model and explainer
-    own: tuple[str, ...] = ()  # the user's columns, by their names in rows
+    origin: Mapping[str, str]  # hashes of model and explainer
 
     def __call__(self, block: Block) -> int:
         """Returns the number of molecules."""
         config, subject = self.config, load_once(self.config.model)
-        if tuple(sorted(subject.origin.items())) != self.origin:
+        if subject.origin != self.origin:
             raise StoreError(
                 f"The model {config.model.model} or its explainer differs from the one at the "
                 "start of the run. Let all workers read the same files."
             )
         # kernels begin after many graphs and round otherwise: nothing may depend on earlier calls
         subject.explainer.target.facts.fusion = None
-        schema = {**ROW, **(ATOMS if config.atoms else {}), **dict.fromkeys(self.own, str)}
+        own = own_names(block.records[0].values).values()
+        schema = {**ROW, **(ATOMS if config.atoms else {}), **dict.fromkeys(own, str)}
         if isinstance(subject.explainer, Ensemble):
             schema |= {**ENSEMBLE, **dict.fromkeys(subject.explainer.columns, str)}
         rows = explain_rows(block.records, subject, config)
@@ -109,24 +101,19 @@ def shard_path(folder: Path, number: int) -> Path:
 
 
 def run(
-    molecules: TypedSmiles,
-    config: RunConfig,
-    out: str | Path,
-    *,
-    overwrite: bool = False,
-    progress: bool = False,
+    molecules: TypedSmiles, config: RunConfig, out: str | Path, *, progress: bool = False
 ) -> RunResult:
-    """Explains all molecules into the folder `out`, or goes on with what an earlier run left.
-
-    With ``overwrite`` what another run left in the folder is deleted.
-    """
+    """Explains all molecules into the folder `out`, or goes on with what an earlier run left."""
     out, config = Path(out), config.with_(model=_absolute(config.model))
     subject = load_once(config.model)
-    _try(subject, config)
-    total, size = molecules.count(), config.shard_size
+    if config.student != "no" and not isinstance(subject.explainer, NICE):
+        raise ConfigError(
+            f"`student` needs the explainer nice (got {subject.explainer.name!r}). Leave it out."
+        )
+    answers(subject, [subject.featurizer(PROBE)], config)  # else all are rejected for its error
+    total, size, each = molecules.count(), config.shard_size, num_outputs(subject)
     if total == 0:
         raise ConfigError("There are no molecules to explain: the file has a header and no rows.")
-    settings = ("atoms", "student", "max_atoms", "shard_size")
     identity = {  # what the rows of a run depend on
         "nicegnn": nicegnn.__version__,
         "molecules": molecules.digest(),
@@ -135,13 +122,12 @@ def run(
         **subject.origin,
         "classes": list(subject.card.classes),
         "seed": config.model.seed,
-        **{name: getattr(config, name) for name in settings},
+        **{name: getattr(config, name) for name in ("atoms", "student", "max_atoms", "shard_size")},
     }
-    _open_folder(out, identity, overwrite)
+    _check_folder(out, identity)
     write_text(out / SETTINGS, config.to_toml())
-    shards, own = out / "shards", tuple(own_names(molecules.values).values())
-    work = ShardWork(config, shards.absolute(), tuple(sorted(subject.origin.items())), own)
-    each = num_outputs(subject)
+    shards = out / "shards"
+    work = ShardWork(config, shards.absolute(), subject.origin)
     paths = [shard_path(shards, number) for number in range(-(-total // size))]
     missing = {  # a shard that is not whole counts as missing
         number
@@ -167,7 +153,8 @@ def run(
     finally:
         for part in shards.glob(".*.part"):  # of workers that were killed
             part.unlink(missing_ok=True)
-    seconds, schema = time.perf_counter() - start, SCHEMAS["rejects"] | dict.fromkeys(own, str)
+    seconds = time.perf_counter() - start
+    schema = SCHEMAS["rejects"] | dict.fromkeys(own_names(molecules.values).values(), str)
     every = (row for path in paths for row in read_table(path, [*schema]))
     rejected = groupby((row for row in every if row["reason"] is not None), itemgetter("row"))
     firsts = (next(rows) for _, rows in rejected)  # once each
@@ -182,7 +169,6 @@ def run(
         num_outputs=each,
         seconds=round(seconds, 3),
         molecules_per_second=round(done / seconds, 2),
-        files={Path(name).stem: str(out / name) for name in ("shards", "rejects.csv", SETTINGS)},
     )
     if done or not (out / RESULT).is_file():
         write_json(out / RESULT, asdict(result))
@@ -191,38 +177,19 @@ def run(
 
 def _absolute(config: ModelConfig) -> ModelConfig:
     """Returns the settings with full paths: workers may be elsewhere."""
-    whole = {}
-    for name in ("model", "background", "explainer"):
-        prefix = CHEMPROP * (name == "model" and config.model.startswith(CHEMPROP))
-        word = getattr(config, name).removeprefix(prefix)
-        file, label = file_and_label(word)
-        if prefix or Path(file).is_file():
-            whole[name] = f"{prefix}{Path(file).absolute()}" + (f":{label}" if label else "")
-    return config.with_(**whole)
+    prefix = CHEMPROP if config.model.startswith(CHEMPROP) else ""
+    file, label = file_and_label(config.model.removeprefix(prefix))
+    if prefix or Path(file).is_file():
+        whole = f"{prefix}{Path(file).absolute()}" + (f":{label}" if label else "")
+        config = config.with_(model=whole)
+    if config.background:
+        config = config.with_(background=str(Path(config.background).absolute()))
+    return config
 
 
-def _try(subject: Pretrained, config: RunConfig) -> None:
-    """Raises what the explainer says of a small molecule, before all are rejected for it."""
-    if config.student != "no" and not isinstance(subject.explainer, NICE):
-        raise ConfigError(
-            f"`student` needs the explainer nice (got {subject.explainer.name!r}). Leave it out."
-        )
-    words = asked_words(subject, config)
-    if isinstance(subject.explainer, Ensemble):
-        subject.explainer.findings([subject.featurizer(PROBE)], **words)
-        return
-    subject.explainer.explain([subject.featurizer(PROBE)], seed=config.model.seed, **words)
-
-
-def _open_folder(out: Path, identity: dict[str, Any], overwrite: bool) -> None:
-    """Prepares the folder for this run; one with the rows of another run is refused."""
+def _check_folder(out: Path, identity: dict[str, Any]) -> None:
+    """Marks the folder as that of this run; one with the rows of another run is refused."""
     path = out / _RUN
-    if overwrite and path.is_file():
-        for name in _LEFT:
-            if (out / name).is_dir():
-                shutil.rmtree(out / name, ignore_errors=True)
-            else:
-                (out / name).unlink(missing_ok=True)
     if not path.is_file():
         write_json(path, identity)
         return
@@ -231,7 +198,7 @@ def _open_folder(out: Path, identity: dict[str, Any], overwrite: bool) -> None:
     if differing:
         raise ConfigError(
             f"{out} holds the results of another run (other {', '.join(differing)}). Name another "
-            "--out, or delete them with --overwrite."
+            "--out, or delete this folder."
         )
 
 
@@ -240,7 +207,9 @@ def _read_json(path: Path, wanted: Mapping[str, type]) -> dict[str, Any]:
     try:
         table = json.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:
-        raise StoreError(f"{path} is damaged ({error}). Run again with --overwrite.") from error
+        raise StoreError(
+            f"{path} is damaged ({error}). Delete its folder, and run again."
+        ) from error
     return check_fields(path, table, wanted)
 
 
@@ -252,10 +221,10 @@ def stored_shards(folder: Path) -> list[Path]:
             "first."
         )
     number = _read_json(folder / RESULT, {"num_shards": int})["num_shards"]
-    there = sum(1 for _ in (folder / "shards").glob("*.parquet"))
-    if not 1 <= number <= there:
+    there = sorted((folder / "shards").glob("*.parquet"))
+    if len(there) != number:
         raise StoreError(
             f"{folder / RESULT} must count the files in {folder / 'shards'} (got {number} for "
-            f"{there} files). Run again with --overwrite."
+            f"{len(there)} files). Delete {folder / RESULT}, and run again."
         )
-    return [shard_path(folder / "shards", place) for place in range(number)]
+    return there

@@ -27,7 +27,7 @@ class ModelConfig(Settings):
     background: str = ""  # file of molecules like those that such a model was trained on
     task: Task = "classification"  # of a module:name; binary has one logit
     classes: tuple[str, ...] = ()  # names of its classes, in order: a,b
-    explainer: str = ""  # name (see `nicegnn explainers`), or file that an explainer saved
+    explainer: str = ""  # name, see `nicegnn explainers`
     device: str = "cpu"  # what computes: cpu or cuda
     seed: int = 0  # seed of everything random
 
