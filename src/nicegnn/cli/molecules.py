@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
 from shlex import quote
@@ -26,6 +27,7 @@ from nicegnn.screening.settings import LearnConfig, RunConfig
 if TYPE_CHECKING:
     from nicegnn.pretrained import Pretrained
     from nicegnn.screening.reading import TypedSmiles
+    from nicegnn.screening.tables import Row
 
 _FEW = 5  # bonds and atoms of a typed molecule that are named
 _SEEN = 0.005  # scores below it are shown as nothing
@@ -50,12 +52,16 @@ def explain(
     nicegnn explain library.csv.gz --out explained --format rows --workers 8
     nicegnn explain mols.csv --model my_code:model --featurizer pyg --out explained
     """
+    from nicegnn.molecule.smiles import require_rdkit
+
+    require_rdkit()  # before anything is told
     from nicegnn.screening.fragments import find_patterns
     from nicegnn.screening.outputs import files_in, write_outputs
+    from nicegnn.screening.reading import Reader
     from nicegnn.screening.run import load_once, run
 
-    records, is_file = _molecules(config)
-    if is_file and out is None:
+    molecules = _molecules(config)
+    if isinstance(molecules, Reader) and out is None:
         raise options.WordError("`--out` must name a folder for the results of a file (got none).")
     one_thread()
     find_patterns(config.output.substructures)
@@ -68,11 +74,11 @@ def explain(
     say(f"Model {subject.card.name}: {subject.card.in_words()}")
     say(f"Explained by {explainer.name}, {how}.")
     if out is None:
-        _show_few(records, subject, config, json)
+        _show_few(molecules, subject, config, json)
         return
-    if not is_file:
+    if not isinstance(molecules, Reader):
         config = config.with_(output__svg=True)
-    result = run(records, config, out, progress=not quiet)
+    result = run(molecules, config, out, progress=not quiet)
     if config.output.format != "rows":
         write_outputs(result, subject.card, config.output, progress=not quiet)
     files = files_in(out, config.output)
@@ -85,30 +91,26 @@ def explain(
         _reject(f"{result.num_rejected} rejected; {files['rejects']} says why.")
 
 
-def _molecules(config: RunConfig) -> tuple[TypedSmiles, bool]:
-    """Returns the molecules to explain, and whether they come from a file."""
-    from nicegnn.molecule.smiles import require_rdkit
+def _molecules(config: RunConfig) -> TypedSmiles:
+    """Returns the molecules to explain."""
     from nicegnn.screening.reading import Reader, TypedSmiles, is_file_name
 
-    require_rdkit()  # before anything is told
     words = config.molecules
     if not words:
         raise options.WordError(
             "`MOLECULES` must be a SMILES in quotes or a file (got none). Try: nicegnn explain "
             '"CC(=O)Nc1ccc(O)cc1"'
         )
-    if not any(is_file_name(word) for word in words):
-        return TypedSmiles(words), False
+    if not any(map(is_file_name, words)):
+        return TypedSmiles(words)
     if len(words) > 1:
         raise options.WordError(f"`MOLECULES` must be one file, or SMILES alone (got {words}).")
-    columns = {"smiles_column": config.smiles_column, "id_column": config.id_column}
-    return Reader(words[0], **columns), True
+    return Reader(words[0], smiles_column=config.smiles_column, id_column=config.id_column)
 
 
 def _reject(*reasons: str, code: int = REJECTED) -> None:
     """Ends a command with what was rejected."""
-    for reason in reasons:
-        typer.echo(reason, err=True)
+    typer.echo("\n".join(reasons), err=True)
     raise typer.Exit(code)
 
 
@@ -117,13 +119,13 @@ def _show_few(molecules: TypedSmiles, subject: Pretrained, config: RunConfig, js
     from nicegnn.screening.explaining import explain_rows
     from nicegnn.screening.fragments import find_patterns
     from nicegnn.screening.gallery import picture, scale_of
-    from nicegnn.screening.tables import atoms_in, bonds_in, molecules_in, schemas_for
+    from nicegnn.screening.tables import SCHEMAS, atoms_in, bonds_in, molecules_in, schemas_for
     from nicegnn.store import write_text
 
-    patterns = find_patterns(config.output.substructures)
+    patterns, results = find_patterns(config.output.substructures), []
     rows = explain_rows(list(molecules), subject, config)
     explained = [row for row in rows if row["reason"] is None]
-    scale, results = scale_of(explained), []
+    scale = scale_of(explained)
     for row in explained:
         bonds, atoms = (
             sorted(parts, key=lambda one: int(one["rank"]))
@@ -136,35 +138,32 @@ def _show_few(molecules: TypedSmiles, subject: Pretrained, config: RunConfig, js
         told = {name: cells[name] for name in schemas_for(row, patterns)["molecules"]}
         results.append({**told, "bonds": bonds, "atoms": atoms, "picture": str(path)})
         if not json:
-            _print_molecule(row, bonds, atoms, subject)
-            typer.echo(f"  picture: {path}")
+            typer.echo("\n".join([*_lines_about(row, bonds, atoms, subject), f"  picture: {path}"]))
     rejects = [row for row in rows if row["reason"] is not None]
     if json:
-        why = [{name: row[name] for name in ("row", "id", "smiles", "reason")} for row in rejects]
+        why = [{name: row[name] for name in SCHEMAS["rejects"]} for row in rejects]
         print_json({"model": subject.card.to_dict(), "molecules": results, "rejects": why})
     if rejects:
         _reject(*(row["reason"] for row in rejects), code=REJECTED if results else 1)
 
 
-def _print_molecule(
-    row: dict[str, Any],
-    bonds: list[dict[str, Any]],
-    atoms: list[dict[str, Any]],
-    subject: Pretrained,
-) -> None:
+def _lines_about(
+    row: Row, bonds: Sequence[Row], atoms: Sequence[Row], subject: Pretrained
+) -> list[str]:
+    """Returns what the terminal shows of a molecule."""
     from nicegnn.explain.pictures import LEGENDS
     from nicegnn.explain.words import advice_for
     from nicegnn.molecule.domain import INSIDE
     from nicegnn.screening.gallery import limits_of, prediction_words, trust_of
 
+    best, top = (
+        [one for one in parts[:_FEW] if abs(one["score"]) >= _SEEN] for parts in (bonds, atoms)
+    )
     unit = f" {subject.card.unit}" if subject.card.unit and "endpoint" not in row else ""
     lines = [f"\n{row['smiles']}", f"  prediction: {prediction_words(row)}{unit}"]
-    what, (best, top) = (
-        LEGENDS[row["unit"]].partition(";")[0],
-        ([one for one in parts[:_FEW] if abs(one["score"]) >= _SEEN] for parts in (bonds, atoms)),
-    )
     if row.get("percentile"):
         lines.append(f"  percentile: {row['percentile']} among approved drugs")
+    what = LEGENDS[row["unit"]].partition(";")[0]
     if best:
         lines.append(f"  bonds it rests on most ({what}):")
     elif bonds:
@@ -178,15 +177,10 @@ def _print_molecule(
         lines.append(f"    {', '.join(words)}")
     if row["applicability"] == INSIDE:
         lines.append(f"  nearest training molecule: similarity {row['similarity']:.2f}")
-    elif limits := limits_of(row):
-        lines.append(f"  the model may not fit: {limits}")
-    if trust := trust_of(row, subject.card):
-        lines.append(f"  trust: {trust}")
-    if row["status"] != "ok":
-        lines.append(f"  take care: {row['status']}. {advice_for(row['status'])}")
-    if row.get("warning"):
-        lines.append(f"  take care: {row['warning']}")
-    typer.echo("\n".join(lines))
+    about = {"the model may not fit": limits_of(row), "trust": trust_of(row, subject.card)}
+    care = f"{row['status']}. {advice_for(row['status'])}" if row["status"] != "ok" else ""
+    lines += [f"  {name}: {words}" for name, words in about.items() if words]
+    return lines + [f"  take care: {words}" for words in (care, row.get("warning")) if words]
 
 
 @takes(LearnConfig)
@@ -223,8 +217,9 @@ def train(
     one_thread()
     say = options.saying(json)
     learned = learn(reader, out, config, progress=not quiet, say=say)
-    stem = out.name.removesuffix(".safetensors")
-    write_text(out.with_name(f"{stem}.settings.toml"), config.to_toml())
+    write_text(
+        out.with_name(f"{out.name.removesuffix('.safetensors')}.settings.toml"), config.to_toml()
+    )
     for card in learned.cards.values():
         say(f"{card.name}: {card.in_words()}\nSplit: {card.split}")
         if (gap := card.test.get("calibration_error")) is not None:
@@ -236,8 +231,8 @@ def train(
     say(f"Next: nicegnn explain MOLECULES --model {quote(f'{out}{label}')} --out explained")
     if json:
         cards = {label: card.to_dict() for label, card in learned.cards.items()}
-        some = {"files": learned.files, "num_rejected": len(learned.rejects)}
-        print_json({"card": learned.card.to_dict(), "cards": cards, **some})
+        told = {"files": learned.files, "num_rejected": len(learned.rejects)}
+        print_json({"cards": cards, **told})
     if learned.rejects:
         few = [f"Row {one.row} was left out: {reason}" for one, reason in learned.rejects[:5]]
         _reject(*few, f"{len(learned.rejects)} molecules were left out.")
@@ -245,7 +240,6 @@ def train(
 
 def summary(
     folder: Annotated[Path | None, typer.Argument(help="Folder of `nicegnn explain`.")] = None,
-    out: Annotated[Path | None, to_folder("Folder for the results; by default the same.")] = None,
     min_molecules: Annotated[int, opt("Leave out substructures of fewer molecules.", min=1)] = 3,
     top: Annotated[int, opt("Rows to print.", min=0)] = 15,
     json: Json = False,
@@ -263,7 +257,7 @@ def summary(
             "explain mols.csv --out explained, then nicegnn summary explained"
         )
     lines, say = summarise(folder, min_molecules=min_molecules), options.saying(json)
-    files = write_summary(out or folder, lines, f"Substructures of {folder.name}")
+    files = write_summary(folder, lines, f"Substructures of {folder.name}")
     if json:
         print_json({"lines": [vars(one) for one in lines], "files": files})
     for one in lines[:top]:
@@ -286,17 +280,12 @@ def models(
     nicegnn models
     nicegnn models benzene
     """
-    from nicegnn.config import check_choice
     from nicegnn.pretrained import DEFAULT, NAMES, card_of
 
-    if name:
-        check_choice("name", name, NAMES)
-    cards = {one: card_of(one) for one in NAMES if name in ("", one)}
+    cards = {one: card_of(one) for one in ([name] if name else NAMES)}
     if json:
         print_json({one: card.to_dict() for one, card in cards.items()})
-    elif name:
-        typer.echo(cards[name].to_toml().rstrip())
-    else:
-        for one, card in cards.items():
-            note = " (default)" if one == DEFAULT else ""
-            typer.echo(f"{one}{note}: {card.in_words()}")
+        return
+    for one, card in cards.items():
+        note = " (default)" if one == DEFAULT else ""
+        typer.echo(card.to_toml().rstrip() if name else f"{one}{note}: {card.in_words()}")

@@ -136,9 +136,7 @@ def write_gallery(
     write_text(path, page)
 
 
-def item_of(
-    row: Row, card: ModelCard, scale: Scale, asked: Mapping[str, Any]
-) -> dict[str, Any]:
+def item_of(row: Row, card: ModelCard, scale: Scale, asked: Mapping[str, Any]) -> dict[str, Any]:
     """Returns what a card tells of a molecule.
 
     Args:

@@ -112,7 +112,9 @@ def learn(
             num_layers=config.num_layers,
             edge_size=int(graphs[0].edge_attr.size(1)),
         ).to(device)
-    same = {name: getattr(config, name) for name in ("learning_rate", "batch_size", "epochs", "seed")}
+    same = {
+        name: getattr(config, name) for name in ("learning_rate", "batch_size", "epochs", "seed")
+    }
     training = TrainConfig(**same, patience=_PATIENCE // 2, stop_after=_PATIENCE)
     say(f"Training a {config.kind.upper()} on {len(train)} molecules ({task}).")
     mode, is_even = "multilabel" if several else MODES[task], not several
@@ -208,7 +210,9 @@ def _read(
 
 def _label_tensor(record: Record, labels: Sequence[_Label]) -> Tensor:
     cells = [record.values[label.name] for label in labels]
-    numbers = [label.number(cell) if cell else None for label, cell in zip(labels, cells, strict=True)]
+    numbers = [
+        label.number(cell) if cell else None for label, cell in zip(labels, cells, strict=True)
+    ]
     if not any(cells):
         raise MoleculeError(f"The cell of column {labels[0].name!r} is empty.")
     if len(labels) > 1:

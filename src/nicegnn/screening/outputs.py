@@ -39,9 +39,13 @@ from nicegnn.store import check_fields, whole_file, write_text, write_whole
 #: What a run and its outputs are called, and their files.
 _FILES = {
     **{name: f"{name}.{{format}}" for name in ("molecules", "bonds", "atoms")},
-    "rejects": "rejects.csv", "settings": "settings.toml", "gallery": "gallery.html",
-    "svg": "svg", "shards": "shards",
-    "structures": "molecules.sdf", "spreadsheet": "molecules.xlsx",
+    "rejects": "rejects.csv",
+    "settings": "settings.toml",
+    "gallery": "gallery.html",
+    "svg": "svg",
+    "shards": "shards",
+    "structures": "molecules.sdf",
+    "spreadsheet": "molecules.xlsx",
 }
 
 
