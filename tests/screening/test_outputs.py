@@ -137,17 +137,17 @@ def test_gallery_takes_the_first_molecules_and_names_cannot_break_it(
 
 
 def test_a_damaged_folder_is_named(result: RunResult, tmp_path: Path) -> None:
-    with pytest.raises(StoreError, match="no finished run"):
+    with pytest.raises(StoreError, match=r"no finished run .*nicegnn explain MOLECULES"):
         next(stored_rows(tmp_path))
     shutil.copytree(result.folder, tmp_path / "out")
-    (tmp_path / "out/result.json").write_text("[3]")
-    with pytest.raises(StoreError, match=r"result\.json is damaged: it lacks num_shards"):
+    (tmp_path / "out/run.json").write_text("[3]")
+    with pytest.raises(StoreError, match=r"run\.json is damaged: it lacks molecules"):
         next(stored_rows(tmp_path / "out"))
     for number in (-1, 0, 5, 10**9):
-        (tmp_path / "out/result.json").write_text(f'{{"num_shards": {number}}}')
-        with pytest.raises(StoreError, match=r"result.json must count .* for 3 files.*run again"):
+        (tmp_path / "out/run.json").write_text(f'{{"molecules": "", "shards": {number}}}')
+        with pytest.raises(StoreError, match=rf"must have {number} shards \(got 3\)"):
             next(stored_rows(tmp_path / "out"))
-    (tmp_path / "out/result.json").write_text('{"num_shards": 3}')
+    shutil.copy(Path(result.folder) / "run.json", tmp_path / "out/run.json")
     write_table(tmp_path / "out/shards/000000.parquet", [{"row": 1}], {"row": int})
     with pytest.raises(StoreError, match=r"000000\.parquet is damaged: it lacks id, smiles"):
         next(stored_rows(tmp_path / "out"))

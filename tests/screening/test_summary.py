@@ -29,7 +29,7 @@ def folder(tmp_path: Path) -> Path:
         row["bond_rank"] = [1 + (score < max(scores)) for score in scores]
         rows.append(row | {"status": "no edges" if name == "d" else "ok"})
     write_table(tmp_path / "shards" / "000000.parquet", rows, ROW)
-    write_json(tmp_path / "result.json", {"num_shards": 1})
+    write_json(tmp_path / "run.json", {"molecules": "", "shards": 1})
     return tmp_path
 
 

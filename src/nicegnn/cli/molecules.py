@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
 from shlex import quote
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -76,8 +76,6 @@ def explain(
     if out is None:
         _show_few(molecules, subject, config, json)
         return
-    if not isinstance(molecules, Reader):
-        config = config.with_(output__svg=True)
     result = run(molecules, config, out, progress=not quiet)
     if config.output.format != "rows":
         write_outputs(result, subject.card, config.output, progress=not quiet)
@@ -187,7 +185,6 @@ def _lines_about(
 def train(
     config: LearnConfig,
     out: Annotated[Path, to_file("File for the model.")] = Path("model.safetensors"),
-    json: Json = False,
     quiet: Quiet = False,
 ) -> None:
     """Train a model on molecules with labels, and judge it on held-out ones.
@@ -215,8 +212,7 @@ def train(
             f"`--out` must be a new file (got {out}, which exists). Name another, or delete it."
         )
     one_thread()
-    say = options.saying(json)
-    learned = learn(reader, out, config, progress=not quiet, say=say)
+    learned, say = learn(reader, out, config, progress=not quiet), typer.echo
     write_text(
         out.with_name(f"{out.name.removesuffix('.safetensors')}.settings.toml"), config.to_toml()
     )
@@ -229,10 +225,6 @@ def train(
     options.list_files(learned.files, say)
     label = f":{next(iter(learned.cards))}" if len(learned.cards) > 1 else ""
     say(f"Next: nicegnn explain MOLECULES --model {quote(f'{out}{label}')} --out explained")
-    if json:
-        cards = {label: card.to_dict() for label, card in learned.cards.items()}
-        told = {"files": learned.files, "num_rejected": len(learned.rejects)}
-        print_json({"cards": cards, **told})
     if learned.rejects:
         few = [f"Row {one.row} was left out: {reason}" for one, reason in learned.rejects[:5]]
         _reject(*few, f"{len(learned.rejects)} molecules were left out.")
@@ -242,7 +234,6 @@ def summary(
     folder: Annotated[Path | None, typer.Argument(help="Folder of `nicegnn explain`.")] = None,
     min_molecules: Annotated[int, opt("Leave out substructures of fewer molecules.", min=1)] = 3,
     top: Annotated[int, opt("Rows to print.", min=0)] = 15,
-    json: Json = False,
 ) -> None:
     """Rank substructures by how much predictions for many molecules rest on them.
 
@@ -256,23 +247,20 @@ def summary(
             f"`FOLDER` must be one of `nicegnn explain` (got {folder or 'none'}). Try: nicegnn "
             "explain mols.csv --out explained, then nicegnn summary explained"
         )
-    lines, say = summarise(folder, min_molecules=min_molecules), options.saying(json)
+    lines = summarise(folder, min_molecules=min_molecules)
     files = write_summary(folder, lines, f"Substructures of {folder.name}")
-    if json:
-        print_json({"lines": [vars(one) for one in lines], "files": files})
     for one in lines[:top]:
-        say(
+        typer.echo(
             f"{one.lift:+.3f}  {one.substructure}, {one.prediction}: "
             f"{one.molecules} molecules, score {one.score:.3f} ± {one.spread:.3f}"
         )
     if not lines:
-        say(f"No substructure is in {min_molecules} molecules; see --min-molecules.")
-    options.list_files(files, say)
+        typer.echo(f"No substructure is in {min_molecules} molecules; see --min-molecules.")
+    options.list_files(files, typer.echo)
 
 
 def models(
     name: Annotated[str, typer.Argument(help="One of them, to see its card.")] = "",
-    json: Json = False,
 ) -> None:
     """List the trained models that come with nicegnn, or show the card of one.
 
@@ -283,9 +271,6 @@ def models(
     from nicegnn.pretrained import DEFAULT, NAMES, card_of
 
     cards = {one: card_of(one) for one in ([name] if name else NAMES)}
-    if json:
-        print_json({one: card.to_dict() for one, card in cards.items()})
-        return
     for one, card in cards.items():
         note = " (default)" if one == DEFAULT else ""
         typer.echo(card.to_toml().rstrip() if name else f"{one}{note}: {card.in_words()}")

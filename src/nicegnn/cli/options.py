@@ -28,17 +28,6 @@ CODES = (
     "Exit codes: 0 all went well; 1 an error; 2 a wrong word on the command line; 3 finished, but "
     "some molecules were rejected (rejects.csv says why); 130 stopped by Ctrl-C."
 )
-#: The extra that installs each optional package.
-_EXTRAS = {
-    **dict.fromkeys(("matplotlib", "networkx", "sklearn", "PIL"), "plots"),
-    **dict.fromkeys(("pandas", "pyarrow"), "tables"),
-    "rdkit": "molecules",
-    "ray": "cluster",
-    **dict.fromkeys(("fastapi", "uvicorn"), "page"),
-    "mcp": "assistants",
-    "openpyxl": "spreadsheets",
-    "numba": "speed",
-}
 _COMMENT = re.compile(r"^    (\w+): .*?  # (.+)$", re.MULTILINE)
 #: Options with a short name, and one that is repeated and so has the name of one of many.
 _FLAGS = {
@@ -62,13 +51,10 @@ def plain_errors() -> Iterator[None]:
         yield
     except NicegnnError as error:
         _end(str(error), 2 if isinstance(error, ConfigError) else 1)
-    except ImportError as error:  # of an optional package; others are errors of ours
-        extra = _EXTRAS.get((error.name or "").partition(".")[0])
-        if "nicegnn[" in str(error):
-            _end(str(error), 1)
-        if extra is None:
+    except ImportError as error:  # see `require`; others are errors of ours
+        if "nicegnn[" not in str(error):
             raise
-        _end(f"{error}. Run: pip install 'nicegnn[{extra}]'", 1)
+        _end(str(error), 1)
     except OSError as error:
         _end(f"{error.filename or 'A file'}: {error.strerror or error}.", 1)
 
@@ -217,7 +203,7 @@ def takes(kind: type[Settings], *, part: str = "") -> Callable[[Callable[..., An
 
 def _places(kind: type[Settings], inside: str = "") -> dict[str, tuple[str, type[Settings]]]:
     """Returns the place of each field in the settings, as `with_` names it, and its class."""
-    found = {}
+    found: dict[str, tuple[str, type[Settings]]] = {}
     for name, hint in get_type_hints(kind).items():
         if isinstance(hint, type) and issubclass(hint, Settings):
             found |= _places(hint, f"{name}__")

@@ -39,7 +39,7 @@ def serve(
     nicegnn serve --model active.safetensors --port 8000
     nicegnn serve --settings explained/settings.toml
     """
-    shelf = _shelf(config)
+    shelf = _shelf(config, fastapi="page", uvicorn="page")
     from nicegnn.page.desk import Limits
     from nicegnn.page.server import LOCAL
     from nicegnn.page.server import serve as show
@@ -60,18 +60,20 @@ def mcp(
     nicegnn mcp
     nicegnn mcp --model active.safetensors
     """
-    shelf = _shelf(config)
+    shelf = _shelf(config, fastapi="page", mcp="assistants")
     from nicegnn.page.desk import Limits
     from nicegnn.page.tools import make_tools
 
     make_tools(shelf, Limits(atoms=atoms, seconds=seconds)).run("stdio")
 
 
-def _shelf(config: RunConfig) -> Shelf:
+def _shelf(config: RunConfig, **packages: str) -> Shelf:
     """Returns the models that were named; what is missing is told before the page is there."""
-    from nicegnn.molecule.smiles import require_rdkit
+    from nicegnn.molecule.smiles import require, require_rdkit
 
     require_rdkit()
+    for package, extra in packages.items():
+        require(package, extra)
     from nicegnn.page.desk import Shelf
 
     one_thread()

@@ -24,6 +24,7 @@ from typing import Any, TypeVar
 import torch
 
 from nicegnn.errors import ConfigError, NicegnnError
+from nicegnn.molecule.smiles import require
 from nicegnn.screening.reading import Record
 from nicegnn.screening.settings import EngineConfig
 
@@ -188,11 +189,11 @@ def on_ray(
             try:
                 answer = ray.get(ended)
             except ray.exceptions.RayError as error:
-                lines = (line.strip(" .") for line in str(error).splitlines())
+                said = str(error).strip().partition("\n")[0].strip(" .")
                 raise WorkerError(
-                    f"Ray must do {block.rows} of the input (got {next(filter(None, lines), '')}, "
-                    f"after {MOST_RETRIES} retries). Look at the cluster and run the same command "
-                    "again, or leave these molecules out."
+                    f"Ray must do {block.rows} of the input (got {said}, after {MOST_RETRIES} "
+                    "retries). Look at the cluster and run the same command again, or leave these "
+                    "molecules out."
                 ) from error
             yield _checked(answer)
 
@@ -200,11 +201,7 @@ def on_ray(
 @contextmanager
 def _connected(config: EngineConfig) -> Iterator[Any]:
     """Yields Ray, connected to a cluster; a connection that was there before stays."""
-    try:
-        import ray
-        import ray.exceptions
-    except ImportError as error:
-        raise ConfigError("Engine 'ray' needs Ray: pip install 'nicegnn[cluster]'.") from error
+    ray = require("ray", "cluster", "Ray")
     if ray.is_initialized():
         yield ray
         return

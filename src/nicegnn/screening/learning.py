@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -28,7 +28,7 @@ from nicegnn.screening.explaining import graph_of
 from nicegnn.screening.loading import usable_device
 from nicegnn.screening.reading import Reader, Record
 from nicegnn.screening.settings import LearnConfig, Task
-from nicegnn.seeding import mix
+from nicegnn.seeding import SeededWeights, mix
 from nicegnn.store import write_text
 from nicegnn.target.training import (
     TrainConfig,
@@ -77,12 +77,7 @@ class _Label:
 
 
 def learn(
-    reader: Reader,
-    out: str | Path,
-    config: LearnConfig,
-    *,
-    progress: bool = False,
-    say: Callable[[str], object] = lambda text: None,
+    reader: Reader, out: str | Path, config: LearnConfig, *, progress: bool = False
 ) -> Learned:
     """Trains a model on the labels of a file, judges it on held-out molecules, and saves both.
 
@@ -102,8 +97,7 @@ def learn(
             f"{(len(train), len(valid), len(test))} of them with {config.split!r}). Use --split "
             "random, or more molecules of other scaffolds."
         )
-    with torch.random.fork_rng(devices=[]):
-        torch.default_generator.manual_seed(mix(config.seed, "model"))
+    with SeededWeights(mix(config.seed, "model")):
         model = make_model(
             config.kind,
             int(graphs[0].x.size(1)),
@@ -116,15 +110,12 @@ def learn(
         name: getattr(config, name) for name in ("learning_rate", "batch_size", "epochs", "seed")
     }
     training = TrainConfig(**same, patience=_PATIENCE // 2, stop_after=_PATIENCE)
-    say(f"Training a {config.kind.upper()} on {len(train)} molecules ({task}).")
     mode, is_even = "multilabel" if several else MODES[task], not several
     if mode == "multiclass":
         count = Counter(float(graph.y) for graph in train).values()
         is_even = max(count) <= UNEVEN * min(count)
-    learned: dict[str, Any] = {"mode": mode, "balanced": not is_even, "progress": progress}
-    report = train_model(model, train, valid, training, **learned)
-    early = f" after {report.epochs} of {config.epochs} epochs" * (report.epochs < config.epochs)
-    say(f"Training ended{early}; the weights of epoch {report.best_epoch + 1} are kept.")
+    words: dict[str, Any] = {"mode": mode, "balanced": not is_even, "progress": progress}
+    train_model(model, train, valid, training, **words)
     stem, cards = out.name.removesuffix(".safetensors"), {}
     notes = [config.note, "" if is_even else _WEIGHED]
     notes += [f"One of {len(labels)} labels: {', '.join(config.label)}."] if several else []
@@ -161,7 +152,6 @@ def learn(
         files[f"card of {name}" if several else "card"] = str(path)
         write_text(path, card.to_toml())
     if config.teach and not several:
-        say("Teaching a student.")
         files["student"] = str(out.with_name(stem + EXPLAINER_ENDING))
         nice.teach(train, seed=config.seed, progress=progress)
         nice.save(files["student"])

@@ -131,10 +131,10 @@ def _with_explainer(subject: Pretrained, config: ModelConfig) -> Pretrained:
     mode, learned = MODES[subject.card.task], fingerprint(model) if explainer.is_fitted else ""
     if config.background:
         graphs, learned = _background(config.background, subject), _digest(config.background)
-        is_several = isinstance(explainer, Ensemble)
-        explainer = (
-            explainer.having(graphs) if is_several else NICE(model, background=graphs, mode=mode)
-        )
+        if isinstance(explainer, Ensemble):
+            explainer = explainer.having(graphs)
+        else:
+            explainer = NICE(model, background=graphs, mode=mode)
     if word and isinstance(explainer, Ensemble):
         raise ConfigError(
             f"`explainer` must be left out for several models together (got {word!r}), or "

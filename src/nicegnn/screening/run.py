@@ -1,11 +1,11 @@
 """A run over molecules: read as a stream, explained by workers, left as one row per molecule.
 
 The folder has ``shards/000000.parquet`` and so on (see `tables.ROW`), ``rejects.csv``,
-``settings.toml``, and ``result.json`` when all is done; `nicegnn explain` also leaves tables and
-pictures (see `outputs`). A shard appears when it is whole. After a kill at any moment the same
-command goes on with the shards that are missing, and several processes may write the same run. What
-is in a row depends on the molecule, the model, the seed and the size of shards, which is kept: not
-even rounding depends on workers or stops.
+``settings.toml``, and ``run.json`` with what its rows depend on; `outputs` adds tables and
+pictures. A shard appears when it is whole. After a kill at any moment the same command goes on with
+the shards that are missing, and several processes may write the same run. What is in a row depends
+on the molecule, the model, the seed and the size of shards: not even rounding depends on workers or
+stops.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Iterator, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from functools import lru_cache
 from itertools import groupby
 from operator import itemgetter
@@ -44,7 +44,7 @@ from nicegnn.screening.tables import (
 )
 from nicegnn.store import check_fields, write_json, write_text
 
-_RUN, RESULT, SETTINGS = "run.json", "result.json", "settings.toml"
+_RUN, SETTINGS = "run.json", "settings.toml"
 
 
 @dataclass(frozen=True)
@@ -56,7 +56,6 @@ class RunResult:
     num_explained: int
     num_rejected: int
     resumed: int  # molecules that an earlier run had finished
-    num_shards: int
     num_outputs: int  # rows of a molecule, more than one for several endpoints
     seconds: float  # of this run, from the first block to the last
     molecules_per_second: float  # of this run
@@ -114,6 +113,8 @@ def run(
     total, size, each = molecules.count(), config.shard_size, num_outputs(subject)
     if total == 0:
         raise ConfigError("There are no molecules to explain: the file has a header and no rows.")
+    shards = out / "shards"
+    paths = [shard_path(shards, number) for number in range(-(-total // size))]
     identity = {  # what the rows of a run depend on
         "nicegnn": nicegnn.__version__,
         "molecules": molecules.digest(),
@@ -122,13 +123,12 @@ def run(
         **subject.origin,
         "classes": list(subject.card.classes),
         "seed": config.model.seed,
+        "shards": len(paths),
         **{name: getattr(config, name) for name in ("atoms", "student", "max_atoms", "shard_size")},
     }
     _check_folder(out, identity)
     write_text(out / SETTINGS, config.to_toml())
-    shards = out / "shards"
     work = ShardWork(config, shards.absolute(), subject.origin)
-    paths = [shard_path(shards, number) for number in range(-(-total // size))]
     missing = {  # a shard that is not whole counts as missing
         number
         for number, path in enumerate(paths)
@@ -159,20 +159,16 @@ def run(
     rejected = groupby((row for row in every if row["reason"] is not None), itemgetter("row"))
     firsts = (next(rows) for _, rows in rejected)  # once each
     num_rejected = write_table(out / "rejects.csv", firsts, schema)
-    result = RunResult(
+    return RunResult(
         folder=str(out),
         num_molecules=total,
         num_explained=total - num_rejected,
         num_rejected=num_rejected,
         resumed=total - done,
-        num_shards=len(paths),
         num_outputs=each,
         seconds=round(seconds, 3),
         molecules_per_second=round(done / seconds, 2),
     )
-    if done or not (out / RESULT).is_file():
-        write_json(out / RESULT, asdict(result))
-    return result
 
 
 def _absolute(config: ModelConfig) -> ModelConfig:
@@ -189,11 +185,10 @@ def _absolute(config: ModelConfig) -> ModelConfig:
 
 def _check_folder(out: Path, identity: dict[str, Any]) -> None:
     """Marks the folder as that of this run; one with the rows of another run is refused."""
-    path = out / _RUN
-    if not path.is_file():
-        write_json(path, identity)
+    if not (out / _RUN).is_file():
+        write_json(out / _RUN, identity)
         return
-    stored = _read_json(path, {"molecules": str})
+    stored = _read_identity(out)
     differing = [key for key, value in identity.items() if stored.get(key) != value]
     if differing:
         raise ConfigError(
@@ -202,29 +197,23 @@ def _check_folder(out: Path, identity: dict[str, Any]) -> None:
         )
 
 
-def _read_json(path: Path, wanted: Mapping[str, type]) -> dict[str, Any]:
-    """Returns what a run has written as JSON, with these fields."""
+def _read_identity(folder: Path) -> dict[str, Any]:
     try:
-        table = json.loads(path.read_text(encoding="utf-8"))
+        table = json.loads((folder / _RUN).read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:
         raise StoreError(
-            f"{path} is damaged ({error}). Delete its folder, and run again."
+            f"{folder / _RUN} is damaged ({error}). Delete its folder, and run again."
         ) from error
-    return check_fields(path, table, wanted)
+    return check_fields(folder / _RUN, table, {"molecules": str, "shards": int})
 
 
 def stored_shards(folder: Path) -> list[Path]:
     """Returns the shards of a finished run, in order."""
-    if not (folder / RESULT).is_file():
-        raise StoreError(
-            f"There is no finished run in {folder}. Run `nicegnn explain MOLECULES --out {folder}` "
-            "first."
-        )
-    number = _read_json(folder / RESULT, {"num_shards": int})["num_shards"]
     there = sorted((folder / "shards").glob("*.parquet"))
+    number = _read_identity(folder)["shards"] if (folder / _RUN).is_file() else 1
     if len(there) != number:
         raise StoreError(
-            f"{folder / RESULT} must count the files in {folder / 'shards'} (got {number} for "
-            f"{len(there)} files). Delete {folder / RESULT}, and run again."
+            f"There is no finished run in {folder}: it must have {number} shards (got "
+            f"{len(there)}). Run `nicegnn explain MOLECULES --out {folder}` until its end."
         )
     return there

@@ -41,24 +41,20 @@ def summarise(folder: str | Path, *, min_molecules: int = 3) -> list[Line]:
     found, do not count; warnings about the trust in one of them (see `Trust`) do not matter, since
     a mean over molecules is steadier. The lift compares bonds of one molecule with each other.
     """
-    counted = (
-        row
-        for row in stored_rows(Path(folder))
-        if len(row["bond_score"]) and _COUNTED.issuperset(str(row["status"]).split(", "))
-    )
     key = ["prediction", "substructure"]
     bonds = require("pandas", "tables").DataFrame(
-        (one for row in counted for one in _bonds(row)),
-        columns=[*key, "row", "id", "score", "is_best", "mean"],
+        (bond for row in stored_rows(Path(folder)) for bond in _bonds(row)),
+        columns=["prediction", "groups", "row", "id", "score", "rank", "mean"],
     )
+    bonds["substructure"] = bonds["groups"].str.removeprefix("fusion bond of ")
     each = bonds.groupby([*key, "row"], sort=False).agg(
         id=("id", "first"),
         bonds=("score", "size"),
         score=("score", "mean"),
         mean=("mean", "first"),
-        is_best=("is_best", "any"),
+        best_rank=("rank", "min"),
     )
-    each["lift"] = each["score"] - each["mean"]
+    each["lift"], each["holds_best"] = each["score"] - each["mean"], each["best_rank"] == 1
     kinds = each.groupby(key, sort=False)
     found = kinds.agg(
         molecules=("score", "size"),
@@ -66,7 +62,7 @@ def summarise(folder: str | Path, *, min_molecules: int = 3) -> list[Line]:
         score=("score", "mean"),
         spread=("score", lambda scores: scores.std(ddof=0)),
         lift=("lift", "mean"),
-        holds_best=("is_best", "mean"),
+        holds_best=("holds_best", "mean"),
     )
     best = each.sort_values("score", ascending=False, kind="stable").groupby(key)["id"]
     found["examples"] = best.agg(lambda ids: ", ".join(ids[:_EXAMPLES]))
@@ -75,16 +71,15 @@ def summarise(folder: str | Path, *, min_molecules: int = 3) -> list[Line]:
     return [Line(**line) for line in found.to_dict("records")]
 
 
-def _bonds(row: Row) -> Iterator[tuple[Any, ...]]:
-    """Yields each bond of a molecule, with the mean score of all of them."""
-    prediction = str(row["prediction"])
-    if math.isnan(float(row["probability"])):
-        prediction = row.get("endpoint") or "all"
-    mean = math.fsum(row["bond_score"]) / len(row["bond_score"])
-    for bond in bonds_in(row):
-        name = bond["groups"].removeprefix("fusion bond of ")
-        is_best = bond["rank"] == 1
-        yield prediction, name, row["row"], str(row["id"]), bond["score"], is_best, mean
+def _bonds(row: Row) -> Iterator[Row]:
+    """Yields each bond of a molecule that counts, with the mean score of all of them."""
+    scores = row["bond_score"]
+    if not scores or not _COUNTED.issuperset(str(row["status"]).split(", ")):
+        return
+    is_value = math.isnan(float(row["probability"]))
+    prediction = (row.get("endpoint") or "all") if is_value else str(row["prediction"])
+    told = {"prediction": prediction, "mean": math.fsum(scores) / len(scores)}
+    yield from ({**bond, **told} for bond in bonds_in(row))
 
 
 def write_summary(folder: str | Path, lines: list[Line], title: str) -> dict[str, str]:
