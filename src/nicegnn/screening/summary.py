@@ -15,6 +15,7 @@ from nicegnn.screening.tables import Row, bonds_in, write_table
 from nicegnn.store import write_text
 
 _EXAMPLES = 3
+_BOND = ("groups", "row", "id", "score", "rank")  # what is read of a bond
 #: Words of a status with which a molecule counts: its scores are measured, whatever they are.
 _COUNTED = frozenset({"ok", "insensitive", "look twice", "do not use", "student", "uncertain"})
 
@@ -44,7 +45,7 @@ def summarise(folder: str | Path, *, min_molecules: int = 3) -> list[Line]:
     key = ["prediction", "substructure"]
     bonds = require("pandas", "tables").DataFrame(
         (bond for row in stored_rows(Path(folder)) for bond in _bonds(row)),
-        columns=["prediction", "groups", "row", "id", "score", "rank", "mean"],
+        columns=["prediction", *_BOND, "mean"],
     )
     bonds["substructure"] = bonds["groups"].str.removeprefix("fusion bond of ")
     each = bonds.groupby([*key, "row"], sort=False).agg(
@@ -71,15 +72,16 @@ def summarise(folder: str | Path, *, min_molecules: int = 3) -> list[Line]:
     return [Line(**line) for line in found.to_dict("records")]
 
 
-def _bonds(row: Row) -> Iterator[Row]:
+def _bonds(row: Row) -> Iterator[tuple[Any, ...]]:
     """Yields each bond of a molecule that counts, with the mean score of all of them."""
     scores = row["bond_score"]
     if not scores or not _COUNTED.issuperset(str(row["status"]).split(", ")):
         return
     is_value = math.isnan(float(row["probability"]))
     prediction = (row.get("endpoint") or "all") if is_value else str(row["prediction"])
-    told = {"prediction": prediction, "mean": math.fsum(scores) / len(scores)}
-    yield from ({**bond, **told} for bond in bonds_in(row))
+    mean = math.fsum(scores) / len(scores)
+    for bond in bonds_in(row):
+        yield prediction, *(bond[name] for name in _BOND), mean
 
 
 def write_summary(folder: str | Path, lines: list[Line], title: str) -> dict[str, str]:
