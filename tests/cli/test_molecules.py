@@ -187,10 +187,13 @@ def test_explainer_of_a_plugin(call: Call, tmp_path: Path) -> None:
         (("explain", "CCO", "--settings", "none.toml"), "Cannot read settings"),
         (("explain", "empty.csv", "--out", "x"), "empty.csv is empty"),
         (("train", "mols.csv"), "`--label` must be one of ('who', 'smiles')"),
-        (("train", "mols.csv", "-y", "z"), "it has 'who', 'smiles'"),
+        (
+            ("train", "mols.csv", "-y", "z"),
+            "no column 'z' beside those of SMILES and names; it has 'who'",
+        ),
         (("summary",), "`FOLDER` must be one of `nicegnn explain` (got none)"),
         (("summary", "mols.csv"), "(got mols.csv). Try: nicegnn explain"),
-        (("train", "mols.csv", "-y", "smiles"), "must be another than that of SMILES"),
+        (("train", "mols.csv", "-y", "smiles"), "no column 'smiles' beside those of SMILES"),
         (("models", "nope"), "'benzene', 'mutagenicity', 'logp'"),
     ],
 )

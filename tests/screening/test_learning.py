@@ -33,7 +33,7 @@ def test_card_tells_the_held_out_accuracy_of_the_stored_model(
     stored = load_model(model_file)
     model, card = stored.model, stored.card
     assert card == learned.card
-    assert tomllib.loads(Path(learned.files["card"]).read_text()) == {
+    assert tomllib.loads(learned.files[1].read_text()) == {
         **card.to_dict(),
         "classes": list(card.classes),
     }

@@ -13,7 +13,7 @@ import pytest
 
 from nicegnn.errors import StoreError
 from nicegnn.pretrained import Pretrained
-from nicegnn.screening.outputs import files_in, sdf_of, stored_rows, write_outputs
+from nicegnn.screening.outputs import sdf_of, stored_rows, write_outputs
 from nicegnn.screening.reading import Reader
 from nicegnn.screening.run import RunResult, run
 from nicegnn.screening.settings import ModelConfig, OutputConfig, RunConfig
@@ -38,24 +38,25 @@ def result(model_file: Path, tmp_path_factory: pytest.TempPathFactory) -> RunRes
     return run(reader, config, folder / "out")
 
 
-def written(result: RunResult, subject: Pretrained, **settings: Any) -> dict[str, str]:
-    config = OutputConfig(**{"gallery": 0, **settings})
-    write_outputs(result, subject.card, config)
-    return files_in(Path(result.folder), config)
+def written(result: RunResult, subject: Pretrained, **settings: Any) -> Path:
+    write_outputs(result, subject.card, OutputConfig(**{"gallery": 0, **settings}))
+    return Path(result.folder)
 
 
 @pytest.mark.parametrize("format", ["csv", "parquet"])
 def test_tables_hold_the_rows_and_the_users_columns(
     result: RunResult, subject: Pretrained, format: str
 ) -> None:
-    files = written(result, subject, format=format, substructures=("amide", "ring=[R]"))
+    out = written(result, subject, format=format, substructures=("amide", "ring=[R]"))
     if format == "csv":
-        with open(files["molecules"], newline="", encoding="utf-8") as text:
+        with (out / "molecules.csv").open(newline="", encoding="utf-8") as text:
             molecules: list[dict[str, Any]] = list(csv.DictReader(text))
-        with open(files["bonds"], newline="", encoding="utf-8") as text:
+        with (out / "bonds.csv").open(newline="", encoding="utf-8") as text:
             bonds: list[dict[str, Any]] = list(csv.DictReader(text))
     else:
-        molecules, bonds = ([*read_table(Path(files[name]))] for name in ("molecules", "bonds"))
+        molecules, bonds = (
+            [*read_table(out / f"{name}.parquet")] for name in ("molecules", "bonds")
+        )
     assert [int(row["row"]) for row in molecules] == [1, 2, 4, 5]
     assert [int(row["has ring"]) for row in molecules] == [1, 0, 0, 1]
     assert [int(row["has amide"]) for row in molecules] == [1, 0, 0, 0]
@@ -71,9 +72,9 @@ def test_tables_hold_the_rows_and_the_users_columns(
 
 
 def test_structures_have_lists_that_rdkit_reads(result: RunResult, subject: Pretrained) -> None:
-    files = written(result, subject, sdf=True)
+    out = written(result, subject, sdf=True)
     rows = list(stored_rows(Path(result.folder)))
-    found = list(Chem.SDMolSupplier(files["structures"]))
+    found = list(Chem.SDMolSupplier(str(out / "molecules.sdf")))
     assert [mol.GetProp("_Name") for mol in found] == [row["id"] for row in rows]
     assert found[1].GetProp("note") == "+cmd"
     assert found[1].GetProp("prediction") == rows[1]["prediction"]
@@ -98,8 +99,8 @@ def test_spreadsheet_has_pictures_own_columns_and_no_formulas(
     result: RunResult, subject: Pretrained
 ) -> None:
     openpyxl = pytest.importorskip("openpyxl")
-    files = written(result, subject, xlsx=True, gallery=3)
-    book = openpyxl.load_workbook(files["spreadsheet"])
+    out = written(result, subject, xlsx=True, gallery=3)
+    book = openpyxl.load_workbook(out / "molecules.xlsx")
     lines = list(book["molecules"].iter_rows(values_only=True))
     assert lines[0][:3] == ("picture", "row", "id")
     assert lines[0][-2:] == ("own Prediction", "note")
@@ -119,15 +120,15 @@ def test_spreadsheet_has_pictures_own_columns_and_no_formulas(
 def test_gallery_takes_the_first_molecules_and_names_cannot_break_it(
     result: RunResult, subject: Pretrained
 ) -> None:
-    files = written(result, subject, gallery=2, svg=True)
-    text = Path(files["gallery"]).read_text(encoding="utf-8")
+    out = written(result, subject, gallery=2, svg=True)
+    text = (out / "gallery.html").read_text(encoding="utf-8")
     assert text.count("</script>") == 1
     data = json.loads(re.search(r"const MOLECULES = (\[.*\]);\n", text)[1])  # type: ignore[index]
     assert [item["id"] for item in data] == NAMES[:2]
     assert data[0]["own"] == ["own Prediction: -0", "note: +cmd"]
     assert "The first 2 molecules" in text
     assert not re.findall(r"(?:src|href)\s*=\s*[\"']https?:", text)
-    drawn = sorted(file.name for file in Path(files["svg"]).iterdir())
+    drawn = sorted(file.name for file in (out / "svg").iterdir())
     assert drawn == [
         "000001-__script__b_.svg",
         "000002-.._up.svg",

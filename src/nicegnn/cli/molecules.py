@@ -11,17 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from nicegnn.cli import options
-from nicegnn.cli.options import (
-    REJECTED,
-    Json,
-    Quiet,
-    one_thread,
-    opt,
-    print_json,
-    takes,
-    to_file,
-    to_folder,
-)
+from nicegnn.cli.options import Json, Quiet, one_thread, opt, print_json, takes, to_file, to_folder
 from nicegnn.screening.settings import LearnConfig, RunConfig
 
 if TYPE_CHECKING:
@@ -56,7 +46,7 @@ def explain(
 
     require_rdkit()  # before anything is told
     from nicegnn.screening.fragments import find_patterns
-    from nicegnn.screening.outputs import files_in, write_outputs
+    from nicegnn.screening.outputs import write_outputs
     from nicegnn.screening.reading import Reader
     from nicegnn.screening.run import load_once, run
 
@@ -79,14 +69,14 @@ def explain(
     result = run(molecules, config, out, progress=not quiet)
     if config.output.format != "rows":
         write_outputs(result, subject.card, config.output, progress=not quiet)
-    files = files_in(out, config.output)
+    files = sorted(map(str, out.iterdir()))
     if json:
         print_json({"model": subject.card.to_dict(), **asdict(result), "files": files})
     again = f" ({result.resumed} by an earlier run)" if result.resumed else ""
     say(f"{result.num_explained} of {result.num_molecules} molecules explained{again}.")
-    options.list_files(files, say)
+    say("\n".join(f"  {file}" for file in files))
     if result.num_rejected:
-        _reject(f"{result.num_rejected} rejected; {files['rejects']} says why.")
+        _reject(f"{result.num_rejected} rejected; {out / 'rejects.csv'} says why.")
 
 
 def _molecules(config: RunConfig) -> TypedSmiles:
@@ -106,7 +96,7 @@ def _molecules(config: RunConfig) -> TypedSmiles:
     return Reader(words[0], smiles_column=config.smiles_column, id_column=config.id_column)
 
 
-def _reject(*reasons: str, code: int = REJECTED) -> None:
+def _reject(*reasons: str, code: int = options.REJECTED) -> None:
     """Ends a command with what was rejected."""
     typer.echo("\n".join(reasons), err=True)
     raise typer.Exit(code)
@@ -142,7 +132,7 @@ def _show_few(molecules: TypedSmiles, subject: Pretrained, config: RunConfig, js
         why = [{name: row[name] for name in SCHEMAS["rejects"]} for row in rejects]
         print_json({"model": subject.card.to_dict(), "molecules": results, "rejects": why})
     if rejects:
-        _reject(*(row["reason"] for row in rejects), code=REJECTED if results else 1)
+        _reject(*(row["reason"] for row in rejects), code=options.REJECTED if results else 1)
 
 
 def _lines_about(
@@ -222,7 +212,7 @@ def train(
             say(f"Calibration: shares of right answers and probabilities differ by {gap:.3f}.")
         if card.note:
             say(card.note)
-    options.list_files(learned.files, say)
+    say("\n".join(f"  {file}" for file in learned.files))
     label = f":{next(iter(learned.cards))}" if len(learned.cards) > 1 else ""
     say(f"Next: nicegnn explain MOLECULES --model {quote(f'{out}{label}')} --out explained")
     if learned.rejects:
@@ -256,7 +246,7 @@ def summary(
         )
     if not lines:
         typer.echo(f"No substructure is in {min_molecules} molecules; see --min-molecules.")
-    options.list_files(files, typer.echo)
+    typer.echo("\n".join(f"  {file}" for file in files))
 
 
 def models(

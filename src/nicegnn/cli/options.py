@@ -11,7 +11,7 @@ import math
 import re
 import sys
 import tempfile
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import wraps
 from pathlib import Path
@@ -100,12 +100,6 @@ def print_json(value: Any) -> None:
 def saying(json: bool) -> Callable[[str], None]:
     """Returns what prints words on stdout, where JSON does not stand alone."""
     return (lambda _: None) if json else typer.echo
-
-
-def list_files(files: Mapping[str, str], say: Callable[[str], None]) -> None:
-    """Says which file is what."""
-    for what, path in files.items():
-        say(f"  {what}: {path}")
 
 
 def one_thread() -> None:

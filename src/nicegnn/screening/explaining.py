@@ -97,24 +97,28 @@ def _explain(read: Sequence[Read], subject: Pretrained, config: RunConfig) -> No
         for row in read[0][0] if len(read) == 1 else ():
             row["reason"] = f"The explainer raised {type(error).__name__}: {error}"
         return
-    cards = subject.cards or (subject.card,)
-    for place, ((out, more), card) in enumerate(zip(found, cards, strict=True)):
+    for place, (card, out, more) in enumerate(found):
         for number, ((rows, _), part) in enumerate(zip(read, out.split(), strict=True)):
             rows[place] |= _cells(part, rows[place]["smiles"], card, subject.domain) | more(number)
 
 
 def answers(
     subject: Pretrained, graphs: Sequence[Data], config: RunConfig
-) -> list[tuple[Explanation, Callable[[int], Row]]]:
-    """Returns the explanation of each output, and what a row tells beside it, by its number."""
+) -> list[tuple[ModelCard, Explanation, Callable[[int], Row]]]:
+    """Returns card and explanation of each output, and what a row tells beside, by its number."""
     explainer = subject.explainer
     if isinstance(explainer, Ensemble):
         found = explainer.findings(graphs, atoms=config.atoms)
-        return [(one.explanation, partial(_of_several, explainer, one)) for one in found]
+        cards = subject.cards or (subject.card,)
+        return [
+            (card, one.explanation, partial(_of_several, explainer, one))
+            for card, one in zip(cards, found, strict=True)
+        ]
     words: dict[str, Any] = {}  # methods other than NICE know none of them
     if isinstance(explainer, NICE):
         words = {"atoms": config.atoms, "student": config.student == "yes"}
-    return [(explainer.explain(graphs, seed=config.model.seed, **words), lambda number: {})]
+    out = explainer.explain(graphs, seed=config.model.seed, **words)
+    return [(subject.card, out, lambda number: {})]
 
 
 def _of_several(explainer: Ensemble, found: Finding, number: int) -> Row:
@@ -131,7 +135,7 @@ def _of_several(explainer: Ensemble, found: Finding, number: int) -> Row:
 
 def num_outputs(subject: Pretrained) -> int:
     """Returns how many rows a molecule has."""
-    return len(subject.cards) or 1
+    return len(subject.explainer.outputs) if isinstance(subject.explainer, Ensemble) else 1
 
 
 def _cells(out: Explanation, smiles: str, card: ModelCard, domain: Domain | None) -> Row:

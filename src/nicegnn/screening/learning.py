@@ -26,7 +26,7 @@ from nicegnn.pretrained.model_file import MODES, ModelCard, Stored, one_output, 
 from nicegnn.progress import progress_bar
 from nicegnn.screening.explaining import graph_of
 from nicegnn.screening.loading import usable_device
-from nicegnn.screening.reading import Reader, Record
+from nicegnn.screening.reading import InputError, Reader, Record, listed
 from nicegnn.screening.settings import LearnConfig, Task
 from nicegnn.seeding import SeededWeights, mix
 from nicegnn.store import write_text
@@ -55,7 +55,7 @@ class Learned:
     model: GraphClassifier
     cards: dict[str, ModelCard]
     rejects: list[Reject]
-    files: dict[str, str]
+    files: list[Path]  # the model, its cards, and a student
 
     @property
     def card(self) -> ModelCard:
@@ -146,15 +146,14 @@ def learn(
     domain = Domain.of([graph.smiles for graph in train])
     first = next(iter(cards.values()))
     save_model(out, Stored(model, first, nice.background, domain, cards if several else {}))
-    files = {"model": str(out)}
-    for number, (name, card) in enumerate(cards.items(), start=1):
-        path = out.with_name(f"{stem}-{number}.toml" if several else f"{stem}.toml")
-        files[f"card of {name}" if several else "card"] = str(path)
-        write_text(path, card.to_toml())
+    files = [out]
+    for number, card in enumerate(cards.values(), start=1):
+        files.append(out.with_name(f"{stem}-{number}.toml" if several else f"{stem}.toml"))
+        write_text(files[-1], card.to_toml())
     if config.teach and not several:
-        files["student"] = str(out.with_name(stem + EXPLAINER_ENDING))
+        files.append(out.with_name(stem + EXPLAINER_ENDING))
         nice.teach(train, seed=config.seed, progress=progress)
-        nice.save(files["student"])
+        nice.save(files[-1])
     return Learned(model, cards, rejects, files)
 
 
@@ -172,7 +171,11 @@ def _read(
     ``y`` of a graph is ``[1]``, or ``[1, L]`` for several labels, with nan for empty cells.
     """
     check_choice("featurizer", config.featurizer, FEATURIZERS)  # a file holds no code
-    reader.check_columns(config.label)
+    if absent := [name for name in config.label if name not in reader.values]:
+        raise InputError(
+            f"{reader.path} has no column {absent[0]!r} beside those of SMILES and names; it has "
+            f"{listed(reader.values)}. Name one of these."
+        )
     records = list(reader)
     if not records:
         raise ConfigError("There are no molecules to train on: the file has a header and no rows.")

@@ -36,18 +36,6 @@ from nicegnn.screening.tables import (
 )
 from nicegnn.store import check_fields, whole_file, write_text, write_whole
 
-#: What a run and its outputs are called, and their files.
-_FILES = {
-    **{name: f"{name}.{{format}}" for name in ("molecules", "bonds", "atoms")},
-    "rejects": "rejects.csv",
-    "settings": "settings.toml",
-    "gallery": "gallery.html",
-    "svg": "svg",
-    "shards": "shards",
-    "structures": "molecules.sdf",
-    "spreadsheet": "molecules.xlsx",
-}
-
 
 def stored_rows(folder: Path) -> Iterator[Row]:
     """Yields the rows of a finished run that have scores."""
@@ -91,12 +79,6 @@ def write_outputs(
             advance(done, "molecules")
     if config.gallery:
         write_gallery(out / "gallery.html", cards, card, scale, total, [*patterns])
-
-
-def files_in(folder: Path, config: OutputConfig) -> dict[str, str]:
-    """Returns what of a run and its outputs is where."""
-    paths = {what: folder / name.format(format=config.format) for what, name in _FILES.items()}
-    return {what: str(path) for what, path in paths.items() if path.exists()}
 
 
 def sdf_of(row: Row) -> str:

@@ -105,8 +105,8 @@ class Reader(TypedSmiles):
         usual = next((by_name[name] for name in SMILES_COLUMNS if name in by_name), "")
         if not smiles_column and not usual:
             raise InputError(
-                f"{self.path} must have a column of SMILES, named {_listed(SMILES_COLUMNS[:3])} or "
-                f"so (got {_listed(self.columns)}). Name it with --smiles-column; where the first "
+                f"{self.path} must have a column of SMILES, named {listed(SMILES_COLUMNS[:3])} or "
+                f"so (got {listed(self.columns)}). Name it with --smiles-column; where the first "
                 "line holds a molecule, write names of columns above it."
             )
         self.smiles_column = self._checked(smiles_column or usual)
@@ -129,21 +129,13 @@ class Reader(TypedSmiles):
         with self.path.open("rb") as file:
             return hashlib.file_digest(file, "sha256").hexdigest()
 
-    def check_columns(self, names: Sequence[str]) -> None:
-        """Raises unless these are columns beside those of SMILES and names."""
-        for name in names:
-            if self._checked(name) not in self.values:
-                raise InputError(
-                    f"Column {name!r} of {self.path} must be another than that of SMILES or names."
-                )
-
     def _checked(self, name: str) -> str:
         if self.columns.count(name) == 1:
             return name
         if name in self.columns:
             said = f"must have one column {name!r} (got several). Rename them."
         else:
-            said = f"has no column {name!r}; it has {_listed(self.columns)}. Name one of these."
+            said = f"has no column {name!r}; it has {listed(self.columns)}. Name one of these."
         raise InputError(f"{self.path} {said}")
 
 
@@ -179,7 +171,8 @@ def is_file_name(word: str) -> bool:
     return is_named or os.path.exists(word)  # a SMILES may be too long for `Path.exists`
 
 
-def _listed(names: Sequence[str]) -> str:
+def listed(names: Sequence[str]) -> str:
+    """Returns names of columns in words, the first of very many."""
     shown = ", ".join(repr(name) for name in names[:20])
     return shown + (f" and {len(names) - 20} more" if len(names) > 20 else "")
 

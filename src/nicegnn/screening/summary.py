@@ -84,11 +84,11 @@ def _bonds(row: Row) -> Iterator[tuple[Any, ...]]:
         yield prediction, *(bond[name] for name in _BOND), mean
 
 
-def write_summary(folder: str | Path, lines: list[Line], title: str) -> dict[str, str]:
+def write_summary(folder: Path, lines: list[Line], title: str) -> list[Path]:
     """Writes ``summary.csv`` and a small page ``summary.html``; returns where they are."""
-    table, page = Path(folder) / "summary.csv", Path(folder) / "summary.html"
+    table, page = folder / "summary.csv", folder / "summary.html"
     write_table(table, map(asdict, lines), get_type_hints(Line))
     largest = max([line.lift for line in lines if line.lift > 0], default=1.0)
     rows = [{**asdict(line), "bar": round(80 * max(0.0, line.lift) / largest)} for line in lines]
     write_text(page, render("summary.html", title=title, rows=rows))
-    return {"table": str(table), "page": str(page)}
+    return [table, page]
