@@ -253,7 +253,7 @@ def any_command(rng: random.Random, world: World) -> None:
     """Types anything."""
     names = ("explain", "summary", "models", "explainers", "--version", "train", "x")
     options = ["--out", "--model", "--background", "--featurizer", "--task", "--classes", "--json"]
-    options += ["--explainer", "--max-atoms", "--seed", "--device", "--settings", "--nosuch", "-h"]
+    options += ["--explainer", "--max-atoms", "--seed", "--device", "--nosuch", "-h"]
     options += ["--smiles-column", "--substructure", "--gallery", "--format", "--svg", "-q"]
     words = ["CCO", "C(", "", "-1", "0", "1e400", "é", "\udcff", "nosuch.csv", "cuda:99", ".", "--"]
     words += ["benzene", "x:y", "os:path", "a=b", "[#7]", "amide", "/proc/nosuch", molecule(rng)]

@@ -87,35 +87,26 @@ def test_json_is_all_of_stdout_and_rejects_have_code_three(call: Call) -> None:
     assert (code, err) == (1, "The SMILES is empty. Type one, such as CCO.\n")
 
 
-def test_file_to_folder_and_settings_back(call: Call, tmp_path: Path) -> None:
+def test_file_to_folder_and_summary(call: Call, tmp_path: Path) -> None:
     write_csv(tmp_path / "mols.csv", ["who", "smi"], [["a", "Cc1ccccc1"], ["b", "CCO"]])
     words = ("explain", "mols.csv", "--model", "benzene", "--id-column", "who", "-q")
     code, out, _ = call(*words, "--out", "one", "--substructure", "alcohol", "--gallery", "0")
     assert code == 0
     assert "2 of 2 molecules explained." in out
     assert not (tmp_path / "one" / "gallery.html").exists()
-    assert call("explain", "--settings", "one/settings.toml", "--out", "two", "-q")[0] == 0
-    for name in ("molecules.csv", "bonds.csv", "settings.toml"):
-        assert (tmp_path / "one" / name).read_text() == (tmp_path / "two" / name).read_text()
-    call("explain", "--settings", "one/settings.toml", "--out", "three", "-q", "--gallery", "1")
-    assert (tmp_path / "three" / "gallery.html").exists()  # what is typed wins
+    told = json.loads((tmp_path / "one" / "run.json").read_text())
+    assert told["settings"]["output"]["substructures"] == ["alcohol"]
     code, out, _ = call("summary", "one", "--min-molecules", "1")
     assert code == 0
     assert "benzene ring, benzene ring: 1 molecules" in out
 
 
-def test_train_keeps_its_settings_and_replaces_no_model(call: Call, tmp_path: Path) -> None:
+def test_train_replaces_no_model(call: Call, tmp_path: Path) -> None:
     labelled_csv(tmp_path, 60)
     assert call("train", "labelled.csv", "-y", "label", "-q", *SMALL)[0] == 0
     again = call("train", "labelled.csv", "-y", "label", "-q", *SMALL)
     assert again[0] == 2
     assert "model.safetensors, which exists). Name another, or delete it." in again[2]
-    saved = ("train", "--settings", "model.settings.toml", "--out", "model2.safetensors", "-q")
-    assert call(*saved)[0] == 0
-    assert call("explain", "--settings", "model.settings.toml")[0] == 2  # of another command
-    files = [(tmp_path / f"model{end}.settings.toml").read_text() for end in ("", "2")]
-    assert 'label = ["label"]' in files[0]
-    assert files[0] == files[1]
 
 
 def test_stopped_command_says_how_to_go_on(call, tmp_path: Path, monkeypatch) -> None:  # type: ignore[no-untyped-def]
@@ -127,7 +118,7 @@ def test_stopped_command_says_how_to_go_on(call, tmp_path: Path, monkeypatch) ->
     code, _, err = call("explain", "mols.csv", "--model", "benzene", "--out", "out", "-q")
     assert code == 130
     assert "the same command goes on" in err
-    assert sorted(p.name for p in (tmp_path / "out").iterdir()) == ["run.json", "settings.toml"]
+    assert sorted(p.name for p in (tmp_path / "out").iterdir()) == ["run.json"]
 
 
 @pytest.mark.parametrize(
@@ -184,7 +175,6 @@ def test_explainer_of_a_plugin(call: Call, tmp_path: Path) -> None:
         (("explain", "bad.csv.gz", "--out", "x"), "bad.csv.gz cannot be read (Not a gzipped file"),
         (("explain", "twice.csv", "--out", "x"), "twice.csv must have one column 'smiles'"),
         (("explain", "mols.csv", "--out", "x", "--format", "xml"), "'csv', 'parquet'"),
-        (("explain", "CCO", "--settings", "none.toml"), "Cannot read settings"),
         (("explain", "empty.csv", "--out", "x"), "empty.csv is empty"),
         (("train", "mols.csv"), "`--label` must be one of ('who', 'smiles')"),
         (
@@ -235,11 +225,11 @@ def test_rows_alone_are_written_and_go_on(call: Call, tmp_path: Path) -> None:
     assert "2 of 3 molecules explained." in out
     assert "rejects.csv says why" in err
     names = {path.name for path in (tmp_path / "out").iterdir()}
-    assert names == {"shards", "rejects.csv", "run.json", "settings.toml"}
+    assert names == {"shards", "rejects.csv", "run.json"}
     code, out, _ = call(*given, "--json")
     assert (code, json.loads(out)["resumed"]) == (3, 3)
     assert call(*given, "--seed", "1")[0] == 2
-    code, out, _ = call("explain", "--settings", "out/settings.toml", "--out", "out", "-q")
+    code, out, _ = call(*given[:-2])
     assert code == 3
     assert "(3 by an earlier run)" in out
     code, out, _ = call("summary", "out", "--min-molecules", "1")

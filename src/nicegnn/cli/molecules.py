@@ -188,7 +188,6 @@ def train(
     """
     from nicegnn.screening.learning import learn
     from nicegnn.screening.reading import Reader
-    from nicegnn.store import write_text
 
     if not config.molecules:
         raise options.WordError(
@@ -203,9 +202,6 @@ def train(
         )
     one_thread()
     learned, say = learn(reader, out, config, progress=not quiet), typer.echo
-    write_text(
-        out.with_name(f"{out.name.removesuffix('.safetensors')}.settings.toml"), config.to_toml()
-    )
     for card in learned.cards.values():
         say(f"{card.name}: {card.in_words()}\nSplit: {card.split}")
         if (gap := card.test.get("calibration_error")) is not None:

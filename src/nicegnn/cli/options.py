@@ -155,33 +155,26 @@ Plugins = Annotated[
     Words,
     opt("Python file that adds names; repeat.", "--plugin", callback=_load, is_eager=True),
 ]
-Saved = Annotated[
-    Path | None, opt("Settings of an earlier run (its settings.toml); what is typed wins.")
-]
 
 
-def takes(kind: type[Settings], *, part: str = "") -> Callable[[Callable[..., Any]], Any]:
+def takes(kind: type[Settings]) -> Callable[[Callable[..., Any]], Any]:
     """Gives a command an option for each field of its settings, which it gets as ``config``.
 
-    Fields of parts are options too; if a `part` is named, they alone are. ``--settings`` reads the
-    usual values from a file. Ctrl-C ends the command in one line.
+    Fields of parts are options too. Ctrl-C ends the command in one line.
     """
-    places = {name: it for name, it in _places(kind).items() if it[0].startswith(part)}
+    places = _places(kind)
 
     def taking(command: Callable[..., Any]) -> Callable[..., Any]:
         own = inspect.signature(command, eval_str=True).parameters.values()
         options = [_option(name, owner) for name, (_, owner) in places.items()]
         options += [one.replace(kind=_KEYWORD) for one in own if one.name != "config"]
-        options.append(inspect.Parameter("settings", _KEYWORD, default=None, annotation=Saved))
 
         @wraps(command)
         def run(**given: Any) -> Any:
-            file = given.pop("settings")
-            config = kind() if file is None else kind.from_toml(file)
             typed = {place: given.pop(name) for name, (place, _) in places.items()}
             for place in (one for one in typed if one.rpartition("__")[2] in _WITH_COMMAS):
                 typed[place] = split_commas(typed[place]) or None
-            config = config.with_(**{key: one for key, one in typed.items() if one is not None})
+            config = kind().with_(**{key: one for key, one in typed.items() if one is not None})
             try:
                 return command(config=config, **given)
             except KeyboardInterrupt:

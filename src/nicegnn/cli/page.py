@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from nicegnn.cli.options import Plugins, one_thread, opt, takes
-from nicegnn.screening.settings import RunConfig
+from nicegnn.screening.settings import ModelConfig
 
 if TYPE_CHECKING:
     from nicegnn.page.desk import Shelf
@@ -17,9 +17,9 @@ Atoms = Annotated[int, opt("Most atoms of a molecule.", min=1)]
 Seconds = Annotated[int, opt("Most time for an answer or a file.", min=1)]
 
 
-@takes(RunConfig, part="model")
+@takes(ModelConfig)
 def serve(
-    config: RunConfig,
+    config: ModelConfig,
     host: Annotated[str, opt("Address to listen at; the default is this machine alone.")] = _LOCAL,
     port: Annotated[int, opt("Port; 0 takes the first free one.", min=0, max=65535)] = 0,
     open: Annotated[bool, opt("Open the page in the browser.", "--open")] = False,
@@ -37,7 +37,6 @@ def serve(
     \b
     nicegnn serve
     nicegnn serve --model active.safetensors --port 8000
-    nicegnn serve --settings explained/settings.toml
     """
     shelf = _shelf(config, fastapi="page", uvicorn="page")
     from nicegnn.page.desk import Limits
@@ -50,9 +49,9 @@ def serve(
     show(shelf, limits, host=host, port=port, opens_browser=open, say=typer.echo)
 
 
-@takes(RunConfig, part="model")
+@takes(ModelConfig)
 def mcp(
-    config: RunConfig, atoms: Atoms = 200, seconds: Seconds = 120, plugins: Plugins = None
+    config: ModelConfig, atoms: Atoms = 200, seconds: Seconds = 120, plugins: Plugins = None
 ) -> None:
     """Serve tools for an assistant on standard input and output: explain, compare, list models.
 
@@ -67,7 +66,7 @@ def mcp(
     make_tools(shelf, Limits(atoms=atoms, seconds=seconds)).run("stdio")
 
 
-def _shelf(config: RunConfig, **packages: str) -> Shelf:
+def _shelf(config: ModelConfig, **packages: str) -> Shelf:
     """Returns the models that were named; what is missing is told before the page is there."""
     from nicegnn.molecule.smiles import require, require_rdkit
 
@@ -77,4 +76,4 @@ def _shelf(config: RunConfig, **packages: str) -> Shelf:
     from nicegnn.page.desk import Shelf
 
     one_thread()
-    return Shelf(config.model)
+    return Shelf(config)

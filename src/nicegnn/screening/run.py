@@ -1,11 +1,10 @@
 """A run over molecules: read as a stream, explained by workers, left as one row per molecule.
 
-The folder has ``shards/000000.parquet`` and so on (see `tables.ROW`), ``rejects.csv``,
-``settings.toml``, and ``run.json`` with what its rows depend on; `outputs` adds tables and
-pictures. A shard appears when it is whole. After a kill at any moment the same command goes on with
-the shards that are missing, and several processes may write the same run. What is in a row depends
-on the molecule, the model, the seed and the size of shards: not even rounding depends on workers or
-stops.
+The folder has ``shards/000000.parquet`` and so on (see `tables.ROW`), ``rejects.csv``, and
+``run.json`` with all settings and what the rows depend on; `outputs` adds tables and pictures. A
+shard appears when it is whole. After a kill at any moment the same command goes on with the shards
+that are missing, and several processes may write the same run. What is in a row depends on the
+molecule, the model, the seed and the size of shards: not even rounding depends on workers or stops.
 """
 
 from __future__ import annotations
@@ -42,9 +41,9 @@ from nicegnn.screening.tables import (
     read_table,
     write_table,
 )
-from nicegnn.store import check_fields, write_json, write_text
+from nicegnn.store import check_fields, write_json
 
-_RUN, SETTINGS = "run.json", "settings.toml"
+_RUN = "run.json"
 
 
 @dataclass(frozen=True)
@@ -126,8 +125,7 @@ def run(
         "shards": len(paths),
         **{name: getattr(config, name) for name in ("atoms", "student", "max_atoms", "shard_size")},
     }
-    _check_folder(out, identity)
-    write_text(out / SETTINGS, config.to_toml())
+    _check_folder(out, identity, config)
     work = ShardWork(config, shards.absolute(), subject.origin)
     missing = {  # a shard that is not whole counts as missing
         number
@@ -183,10 +181,10 @@ def _absolute(config: ModelConfig) -> ModelConfig:
     return config
 
 
-def _check_folder(out: Path, identity: dict[str, Any]) -> None:
+def _check_folder(out: Path, identity: dict[str, Any], config: RunConfig) -> None:
     """Marks the folder as that of this run; one with the rows of another run is refused."""
     if not (out / _RUN).is_file():
-        write_json(out / _RUN, identity)
+        write_json(out / _RUN, {**identity, "settings": config.to_dict()})
         return
     stored = _read_identity(out)
     differing = [key for key, value in identity.items() if stored.get(key) != value]

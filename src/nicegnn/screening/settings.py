@@ -55,7 +55,7 @@ class EngineConfig(Settings):
 
 @dataclass(frozen=True)
 class RunConfig(Settings):
-    """All settings of ``nicegnn explain``, as in ``settings.toml``."""
+    """All settings of ``nicegnn explain``."""
 
     molecules: tuple[str, ...] = ()  # SMILES in quotes, or a file such as .csv, .sdf, .xlsx
     smiles_column: str = ""  # column of the SMILES; by default found by its name
