@@ -138,7 +138,7 @@ def test_gallery_takes_the_first_molecules_and_names_cannot_break_it(
 
 
 def test_a_damaged_folder_is_named(result: RunResult, tmp_path: Path) -> None:
-    with pytest.raises(StoreError, match=r"no finished run .*nicegnn explain MOLECULES"):
+    with pytest.raises(StoreError, match=r"got 0 shards of none.*nicegnn explain MOLECULES"):
         next(stored_rows(tmp_path))
     shutil.copytree(result.folder, tmp_path / "out")
     (tmp_path / "out/run.json").write_text("[3]")
@@ -146,7 +146,7 @@ def test_a_damaged_folder_is_named(result: RunResult, tmp_path: Path) -> None:
         next(stored_rows(tmp_path / "out"))
     for number in (-1, 0, 5, 10**9):
         (tmp_path / "out/run.json").write_text(f'{{"molecules": "", "shards": {number}}}')
-        with pytest.raises(StoreError, match=rf"must have {number} shards \(got 3\)"):
+        with pytest.raises(StoreError, match=rf"got 3 shards of {number or 'none'}\)"):
             next(stored_rows(tmp_path / "out"))
     shutil.copy(Path(result.folder) / "run.json", tmp_path / "out/run.json")
     write_table(tmp_path / "out/shards/000000.parquet", [{"row": 1}], {"row": int})

@@ -163,7 +163,7 @@ def test_worker_processes_write_the_same_shards(
     found = run(reader, config.with_(engine__workers=2), tmp_path / "there")
     assert shards(tmp_path / "there") == shards(tmp_path / "here")
     assert found.num_explained == 6
-    work = module.ShardWork(config, Path("unused"), {"model": "another"})
+    work = module.ShardWork(config, Path("unused"), {"model": "another"}, Path())
     with pytest.raises(StoreError, match="same files"):
         work(Block(0, next(reader.chunks(2))))
 

@@ -10,6 +10,7 @@ molecule, the model, the seed and the size of shards: not even rounding depends 
 from __future__ import annotations
 
 import json
+import os
 import time
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -23,12 +24,11 @@ import nicegnn
 from nicegnn.errors import ConfigError, StoreError
 from nicegnn.explain.nice import NICE
 from nicegnn.pretrained import Pretrained
-from nicegnn.pretrained.chemprop import CHEMPROP
 from nicegnn.pretrained.ensemble import Ensemble
 from nicegnn.progress import progress_bar
 from nicegnn.screening.engines import Block, do_all
 from nicegnn.screening.explaining import answers, explain_rows, num_outputs
-from nicegnn.screening.loading import PROBE, file_and_label, load_words
+from nicegnn.screening.loading import PROBE, load_words
 from nicegnn.screening.reading import TypedSmiles
 from nicegnn.screening.settings import ModelConfig, RunConfig
 from nicegnn.screening.tables import (
@@ -67,9 +67,11 @@ class ShardWork:
     config: RunConfig
     folder: Path  # of the shards
     origin: Mapping[str, str]  # hashes of model and explainer
+    start: Path  # folder that names of files and modules are meant from
 
     def __call__(self, block: Block) -> int:
         """Returns the number of molecules."""
+        os.chdir(self.start)  # a worker of Ray may be elsewhere
         config, subject = self.config, load_once(self.config.model)
         if subject.origin != self.origin:
             raise StoreError(
@@ -102,8 +104,7 @@ def run(
     molecules: TypedSmiles, config: RunConfig, out: str | Path, *, progress: bool = False
 ) -> RunResult:
     """Explains all molecules into the folder `out`, or goes on with what an earlier run left."""
-    out, config = Path(out), config.with_(model=_absolute(config.model))
-    subject = load_once(config.model)
+    out, subject = Path(out), load_once(config.model)
     if config.student != "no" and not isinstance(subject.explainer, NICE):
         raise ConfigError(
             f"`student` needs the explainer nice (got {subject.explainer.name!r}). Leave it out."
@@ -126,7 +127,7 @@ def run(
         **{name: getattr(config, name) for name in ("atoms", "student", "max_atoms", "shard_size")},
     }
     _check_folder(out, identity, config)
-    work = ShardWork(config, shards.absolute(), subject.origin)
+    work = ShardWork(config, shards.absolute(), subject.origin, Path.cwd())
     missing = {  # a shard that is not whole counts as missing
         number
         for number, path in enumerate(paths)
@@ -169,18 +170,6 @@ def run(
     )
 
 
-def _absolute(config: ModelConfig) -> ModelConfig:
-    """Returns the settings with full paths: workers may be elsewhere."""
-    prefix = CHEMPROP if config.model.startswith(CHEMPROP) else ""
-    file, label = file_and_label(config.model.removeprefix(prefix))
-    if prefix or Path(file).is_file():
-        whole = f"{prefix}{Path(file).absolute()}" + (f":{label}" if label else "")
-        config = config.with_(model=whole)
-    if config.background:
-        config = config.with_(background=str(Path(config.background).absolute()))
-    return config
-
-
 def _check_folder(out: Path, identity: dict[str, Any], config: RunConfig) -> None:
     """Marks the folder as that of this run; one with the rows of another run is refused."""
     if not (out / _RUN).is_file():
@@ -208,10 +197,10 @@ def _read_identity(folder: Path) -> dict[str, Any]:
 def stored_shards(folder: Path) -> list[Path]:
     """Returns the shards of a finished run, in order."""
     there = sorted((folder / "shards").glob("*.parquet"))
-    number = _read_identity(folder)["shards"] if (folder / _RUN).is_file() else 1
+    number = _read_identity(folder)["shards"] if (folder / _RUN).is_file() else None
     if len(there) != number:
         raise StoreError(
-            f"There is no finished run in {folder}: it must have {number} shards (got "
-            f"{len(there)}). Run `nicegnn explain MOLECULES --out {folder}` until its end."
+            f"There must be a finished run in {folder} (got {len(there)} shards of "
+            f"{number or 'none'}). Run `nicegnn explain MOLECULES --out {folder}` to its end."
         )
     return there
