@@ -204,11 +204,11 @@ def test_wrong_words_are_one_line_with_code_two(  # type: ignore[no-untyped-def]
 def test_labels_share_a_model_and_are_named_after_its_file(call: Call, tmp_path: Path) -> None:
     smiles = generate_smiles(60)
     rows: list[list[object]] = [[s, "O" in s, int("N" in s)] for s in smiles]
-    write_csv(tmp_path / "two.csv", ["smiles", "oxygen", "is N"], rows)
-    code, out, _ = call("train", "two.csv", "-y", "oxygen,is N", "-q", *SMALL)
+    write_csv(tmp_path / "two.csv", ["smiles", "oxygen, all", "is N"], rows)
+    code, out, _ = call("train", "two.csv", "-y", "oxygen, all", "-y", "is N", "-q", *SMALL)
     assert code == 0
-    assert "model:oxygen: oxygen of two.csv (accuracy" in out
-    assert "--model 'model.safetensors:oxygen'" in out or "--model model.safetensors:oxygen" in out
+    assert "model:oxygen, all: oxygen, all of two.csv (accuracy" in out
+    assert "--model 'model.safetensors:oxygen, all'" in out
     code, out, _ = call("explain", "CCO", "--model", "model.safetensors:is N", "--json")
     assert code == 0
     found = json.loads(out)

@@ -74,7 +74,7 @@ def test_what_is_typed_reaches_its_place_and_the_rest_is_as_usual() -> None:
 
     one = typer.Typer()
     one.command()(command)
-    words = ["CCO", "--seed", "4", "--classes", "a,b", "--svg", "--no-atoms"]
+    words = ["CCO", "--seed", "4", "--classes", "a", "--classes", "b", "--svg", "--no-atoms"]
     assert CliRunner().invoke(one, words).exit_code == 0
     made = RunConfig(("CCO",), atoms=False, model=ModelConfig(classes=("a", "b"), seed=4))
     assert seen == [made.with_(output__svg=True)]

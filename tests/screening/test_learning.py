@@ -32,7 +32,7 @@ def test_card_tells_the_held_out_accuracy_of_the_stored_model(
     learned, loaded = small
     stored = load_model(model_file)
     model, card = stored.model, stored.card
-    assert card == learned.card
+    assert card == learned.cards["label"]
     assert tomllib.loads(learned.files[1].read_text()) == {
         **card.to_dict(),
         "classes": list(card.classes),
@@ -69,9 +69,10 @@ def test_labels_that_cannot_be_told_apart_are_said_to_be_so(tmp_path: Path) -> N
     path = write_csv(tmp_path / "in.csv", ["smiles", "label"], rows)
     config = SMALL.with_(epochs=3, note="Mine.")
     found = learn(Reader(path), tmp_path / "m.safetensors", config)
-    assert found.card.note == "Mine. Classes of different size weighed the same in training."
-    assert found.card.doubt.startswith("It is no better than the most frequent class: do not use")
-    assert found.card.doubt.rstrip(".") in found.card.in_words()
+    card = found.cards["label"]
+    assert card.note == "Mine. Classes of different size weighed the same in training."
+    assert card.doubt.startswith("It is no better than the most frequent class: do not use")
+    assert card.doubt.rstrip(".") in card.in_words()
 
 
 def test_values_are_learned_in_their_own_unit(tmp_path: Path) -> None:
@@ -82,10 +83,10 @@ def test_values_are_learned_in_their_own_unit(tmp_path: Path) -> None:
     path = write_csv(tmp_path / "logp.csv", ["smiles", "label"], rows)
     config = SMALL.with_(epochs=40, split="scaffold")
     found = learn(Reader(path), tmp_path / "logp.safetensors", config)
-    assert found.card.task == "regression"
-    assert found.card.test["r2"] > 0.5
-    assert found.card.baseline["r2"] <= 0
-    assert found.card.note == found.card.doubt == ""
+    assert found.cards["label"].task == "regression"
+    assert found.cards["label"].test["r2"] > 0.5
+    assert found.cards["label"].baseline["r2"] <= 0
+    assert found.cards["label"].note == found.cards["label"].doubt == ""
     loaded = load_file(tmp_path / "logp.safetensors")
     value = loaded.explainer.explain(loaded.featurizer(smiles[0])).prediction
     assert 60 < float(value) < 300

@@ -36,7 +36,6 @@ _FLAGS = {
     "label": ("-y", "--label"),
     "substructures": ("--substructure",),
 }
-_WITH_COMMAS = ("classes", "label")  # whose words may also be typed as a,b
 _KEYWORD = inspect.Parameter.KEYWORD_ONLY
 
 
@@ -172,11 +171,9 @@ def takes(kind: type[Settings]) -> Callable[[Callable[..., Any]], Any]:
         @wraps(command)
         def run(**given: Any) -> Any:
             typed = {place: given.pop(name) for name, (place, _) in places.items()}
-            for place in (one for one in typed if one.rpartition("__")[2] in _WITH_COMMAS):
-                typed[place] = split_commas(typed[place]) or None
-            config = kind().with_(**{key: one for key, one in typed.items() if one is not None})
+            typed = {place: value for place, value in typed.items() if value is not None}
             try:
-                return command(config=config, **given)
+                return command(config=kind().with_(**typed), **given)
             except KeyboardInterrupt:
                 said = "Stopped. What is finished is kept; the same command goes on from there."
                 typer.echo(said, err=True)

@@ -57,11 +57,6 @@ class Learned:
     rejects: list[Reject]
     files: list[Path]  # the model, its cards, and a student
 
-    @property
-    def card(self) -> ModelCard:
-        """The first card."""
-        return next(iter(self.cards.values()))
-
 
 @dataclass(frozen=True)
 class _Label:

@@ -88,7 +88,5 @@ def write_summary(folder: Path, lines: list[Line], title: str) -> list[Path]:
     """Writes ``summary.csv`` and a small page ``summary.html``; returns where they are."""
     table, page = folder / "summary.csv", folder / "summary.html"
     write_table(table, map(asdict, lines), get_type_hints(Line))
-    largest = max([line.lift for line in lines if line.lift > 0], default=1.0)
-    rows = [{**asdict(line), "bar": round(80 * max(0.0, line.lift) / largest)} for line in lines]
-    write_text(page, render("summary.html", title=title, rows=rows))
+    write_text(page, render("summary.html", title=title, rows=[asdict(line) for line in lines]))
     return [table, page]
