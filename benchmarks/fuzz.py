@@ -252,7 +252,7 @@ def any_table(rng: random.Random, world: World) -> None:
 def any_command(rng: random.Random, world: World) -> None:
     """Types anything."""
     names = ("explain", "summary", "models", "explainers", "--version", "train", "x")
-    options = ["--out", "--model", "--background", "--featurizer", "--task", "--classes", "--json"]
+    options = ["--out", "--model", "--background", "--featurizer", "--task", "--classes"]
     options += ["--explainer", "--max-atoms", "--seed", "--device", "--nosuch", "-h"]
     options += ["--smiles-column", "--substructure", "--gallery", "--format", "--svg", "-q"]
     words = ["CCO", "C(", "", "-1", "0", "1e400", "é", "\udcff", "nosuch.csv", "cuda:99", ".", "--"]

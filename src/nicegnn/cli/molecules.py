@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import asdict
+from operator import itemgetter
 from pathlib import Path
 from shlex import quote
 from typing import TYPE_CHECKING, Annotated
@@ -11,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from nicegnn.cli import options
-from nicegnn.cli.options import Json, Quiet, one_thread, opt, print_json, takes, to_file, to_folder
+from nicegnn.cli.options import Quiet, one_thread, opt, takes, to_file, to_folder
 from nicegnn.screening.settings import LearnConfig, RunConfig
 
 if TYPE_CHECKING:
@@ -28,7 +27,6 @@ def explain(
     config: RunConfig,
     out: Annotated[Path | None, to_folder("Folder for tables and pictures.")] = None,
     plugins: options.Plugins = None,
-    json: Json = False,
     quiet: Quiet = False,
 ) -> None:
     """Say which bonds and atoms of molecules a model's predictions rest on.
@@ -55,7 +53,7 @@ def explain(
         raise options.WordError("`--out` must name a folder for the results of a file (got none).")
     one_thread()
     find_patterns(config.output.substructures)
-    subject, say = load_once(config.model), options.saying(json)
+    subject, say = load_once(config.model), typer.echo
     explainer, how = subject.explainer, "without a fit"
     if (background := getattr(explainer, "background", None)) is not None:
         how = f"with a background of {background.num_graphs:,} molecules"
@@ -64,17 +62,14 @@ def explain(
     say(f"Model {subject.card.name}: {subject.card.in_words()}")
     say(f"Explained by {explainer.name}, {how}.")
     if out is None:
-        _show_few(molecules, subject, config, json)
+        _show_few(molecules, subject, config)
         return
     result = run(molecules, config, out, progress=not quiet)
     if config.output.format != "rows":
-        write_outputs(result, subject.card, config.output, progress=not quiet)
-    files = sorted(map(str, out.iterdir()))
-    if json:
-        print_json({"model": subject.card.to_dict(), **asdict(result), "files": files})
+        write_outputs(out, result, subject.card, config.output, progress=not quiet)
     again = f" ({result.resumed} by an earlier run)" if result.resumed else ""
     say(f"{result.num_explained} of {result.num_molecules} molecules explained{again}.")
-    say("\n".join(f"  {file}" for file in files))
+    say("\n".join(f"  {file}" for file in sorted(out.iterdir())))
     if result.num_rejected:
         _reject(f"{result.num_rejected} rejected; {out / 'rejects.csv'} says why.")
 
@@ -102,50 +97,35 @@ def _reject(*reasons: str, code: int = options.REJECTED) -> None:
     raise typer.Exit(code)
 
 
-def _show_few(molecules: TypedSmiles, subject: Pretrained, config: RunConfig, json: bool) -> None:
+def _show_few(molecules: TypedSmiles, subject: Pretrained, config: RunConfig) -> None:
     """Explains typed SMILES: words on the terminal, and one picture each, all on one scale."""
     from nicegnn.screening.explaining import explain_rows
-    from nicegnn.screening.fragments import find_patterns
     from nicegnn.screening.gallery import picture, scale_of
-    from nicegnn.screening.tables import SCHEMAS, atoms_in, bonds_in, molecules_in, schemas_for
     from nicegnn.store import write_text
 
-    patterns, results = find_patterns(config.output.substructures), []
     rows = explain_rows(list(molecules), subject, config)
     explained = [row for row in rows if row["reason"] is None]
     scale = scale_of(explained)
     for row in explained:
-        bonds, atoms = (
-            sorted(parts, key=lambda one: int(one["rank"]))
-            for parts in (bonds_in(row), atoms_in(row))
-        )
         which = [str(row["row"]), row.get("endpoint")] if len(rows) > 1 else []
         path = Path(f"{'-'.join(filter(None, ['explained', *which]))}.svg")
         write_text(path, picture(row, scale).svg)
-        (cells,) = molecules_in(row, patterns)
-        told = {name: cells[name] for name in schemas_for(row, patterns)["molecules"]}
-        results.append({**told, "bonds": bonds, "atoms": atoms, "picture": str(path)})
-        if not json:
-            typer.echo("\n".join([*_lines_about(row, bonds, atoms, subject), f"  picture: {path}"]))
-    rejects = [row for row in rows if row["reason"] is not None]
-    if json:
-        why = [{name: row[name] for name in SCHEMAS["rejects"]} for row in rejects]
-        print_json({"model": subject.card.to_dict(), "molecules": results, "rejects": why})
-    if rejects:
-        _reject(*(row["reason"] for row in rejects), code=options.REJECTED if results else 1)
+        typer.echo("\n".join([*_lines_about(row, subject), f"  picture: {path}"]))
+    if reasons := [row["reason"] for row in rows if row["reason"] is not None]:
+        _reject(*reasons, code=options.REJECTED if explained else 1)
 
 
-def _lines_about(
-    row: Row, bonds: Sequence[Row], atoms: Sequence[Row], subject: Pretrained
-) -> list[str]:
+def _lines_about(row: Row, subject: Pretrained) -> list[str]:
     """Returns what the terminal shows of a molecule."""
     from nicegnn.explain.pictures import LEGENDS
     from nicegnn.explain.words import advice_for
     from nicegnn.molecule.domain import INSIDE
     from nicegnn.screening.gallery import limits_of, prediction_words, trust_of
+    from nicegnn.screening.tables import atoms_in, bonds_in
 
     best, top = (
-        [one for one in parts[:_FEW] if abs(one["score"]) >= _SEEN] for parts in (bonds, atoms)
+        [one for one in sorted(parts, key=itemgetter("rank"))[:_FEW] if abs(one["score"]) >= _SEEN]
+        for parts in (bonds_in(row), atoms_in(row))
     )
     unit = f" {subject.card.unit}" if subject.card.unit and "endpoint" not in row else ""
     lines = [f"\n{row['smiles']}", f"  prediction: {prediction_words(row)}{unit}"]
@@ -154,7 +134,7 @@ def _lines_about(
     what = LEGENDS[row["unit"]].partition(";")[0]
     if best:
         lines.append(f"  bonds it rests on most ({what}):")
-    elif bonds:
+    elif row["bond_score"]:
         lines.append("  it rests on no bond: without any of them it stays as it is")
     for one in best:
         lines.append(f"    {one['name']:<10} {one['score']:.3f}  {one['type']}, {one['groups']}")

@@ -45,10 +45,10 @@ def stored_rows(folder: Path) -> Iterator[Row]:
 
 
 def write_outputs(
-    result: RunResult, card: ModelCard, config: OutputConfig, *, progress: bool = False
+    out: Path, result: RunResult, card: ModelCard, config: OutputConfig, *, progress: bool = False
 ) -> None:
     """Writes tables and pictures beside the shards of a run."""
-    out, patterns = Path(result.folder), find_patterns(config.substructures)
+    patterns = find_patterns(config.substructures)
     schemas = schemas_for(column_names(stored_shards(out)[0]), patterns)
     parts: dict[str, Callable[[Row], Iterator[Row]]] = {
         "molecules": lambda row: molecules_in(row, patterns),

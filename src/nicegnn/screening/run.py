@@ -50,14 +50,11 @@ _RUN = "run.json"
 class RunResult:
     """What a run left behind."""
 
-    folder: str
     num_molecules: int  # records of the input
     num_explained: int
     num_rejected: int
     resumed: int  # molecules that an earlier run had finished
     num_outputs: int  # rows of a molecule, more than one for several endpoints
-    seconds: float  # of this run, from the first block to the last
-    molecules_per_second: float  # of this run
 
 
 @dataclass(frozen=True)
@@ -152,22 +149,12 @@ def run(
     finally:
         for part in shards.glob(".*.part"):  # of workers that were killed
             part.unlink(missing_ok=True)
-    seconds = time.perf_counter() - start
     schema = SCHEMAS["rejects"] | dict.fromkeys(own_names(molecules.values).values(), str)
     every = (row for path in paths for row in read_table(path, [*schema]))
     rejected = groupby((row for row in every if row["reason"] is not None), itemgetter("row"))
     firsts = (next(rows) for _, rows in rejected)  # once each
     num_rejected = write_table(out / "rejects.csv", firsts, schema)
-    return RunResult(
-        folder=str(out),
-        num_molecules=total,
-        num_explained=total - num_rejected,
-        num_rejected=num_rejected,
-        resumed=total - done,
-        num_outputs=each,
-        seconds=round(seconds, 3),
-        molecules_per_second=round(done / seconds, 2),
-    )
+    return RunResult(total, total - num_rejected, num_rejected, total - done, each)
 
 
 def _check_folder(out: Path, identity: dict[str, Any], config: RunConfig) -> None:
