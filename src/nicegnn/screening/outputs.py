@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import io
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -26,8 +26,8 @@ from nicegnn.screening.tables import (
     atoms_in,
     bonds_in,
     column_names,
+    molecule_in,
     molecule_of,
-    molecules_in,
     own_columns,
     read_table,
     safe_cell,
@@ -50,8 +50,8 @@ def write_outputs(
     """Writes tables and pictures beside the shards of a run."""
     patterns = find_patterns(config.substructures)
     schemas = schemas_for(column_names(stored_shards(out)[0]), patterns)
-    parts: dict[str, Callable[[Row], Iterator[Row]]] = {
-        "molecules": lambda row: molecules_in(row, patterns),
+    parts: dict[str, Callable[[Row], Iterable[Row]]] = {
+        "molecules": lambda row: [molecule_in(row, patterns)],
         "bonds": bonds_in,
         "atoms": atoms_in,
     }
@@ -129,8 +129,8 @@ def write_spreadsheet(
     bonds.append([*schemas["bonds"]])
     molecules.freeze_panes = bonds.freeze_panes = "A2"
     for place, row in enumerate(stored_rows(out), start=2):
-        for cells in molecules_in(row, patterns):
-            molecules.append([None, *(_sheet_cell(cells[name]) for name in schemas["molecules"])])
+        cells = molecule_in(row, patterns)
+        molecules.append([None, *(_sheet_cell(cells[name]) for name in schemas["molecules"])])
         for cells in bonds_in(row):
             bonds.append([_sheet_cell(cells[name]) for name in schemas["bonds"]])
         if place <= most + 1:

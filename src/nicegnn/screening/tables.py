@@ -98,18 +98,14 @@ def own_columns(row: Iterable[str]) -> list[str]:
     return [name for name in row if name not in ours]
 
 
-def schemas_for(row: Iterable[str], substructures: Iterable[str]) -> dict[str, dict[str, type]]:
-    """Returns `SCHEMAS` for rows with these columns."""
-    row = [*row]
-    own, schemas = dict.fromkeys(own_columns(row), str), {k: {**v} for k, v in SCHEMAS.items()}
+def schemas_for(row: Sequence[str], substructures: Iterable[str]) -> dict[str, dict[str, type]]:
+    """Returns `SCHEMAS` of molecules, bonds and atoms for rows with these columns."""
+    schemas = {name: {**SCHEMAS[name]} for name in ("molecules", "bonds", "atoms")}
     schemas["molecules"] |= {f"has {name}": int for name in substructures}
-    schemas["molecules"] |= own
-    schemas["rejects"] |= own
+    schemas["molecules"] |= dict.fromkeys(own_columns(row), str)
     if "endpoint" in row:
-        for name in ("molecules", "bonds", "atoms"):
-            schemas[name] = {**_WHO, "endpoint": str, **schemas[name]}
-        for name in ("bonds", "atoms"):
-            schemas[name]["agreement"] = float  # share of models with this sign
+        schemas = {name: {**_WHO, "endpoint": str, **one} for name, one in schemas.items()}
+        schemas["bonds"]["agreement"] = schemas["atoms"]["agreement"] = float  # of models, in sign
     return schemas
 
 
@@ -123,11 +119,11 @@ def ends_in(row: Row) -> Tensor:
     return torch.tensor([row["atom_a"], row["atom_b"]], dtype=torch.long)
 
 
-def molecules_in(row: Row, patterns: Mapping[str, Any]) -> Iterator[Row]:
-    """Yields the row of the table of molecules, with 1 for each pattern that it has, else 0."""
+def molecule_in(row: Row, patterns: Mapping[str, Any]) -> Row:
+    """Returns the row of the table of molecules, with 1 for each pattern that it has, else 0."""
     mol = molecule_of(row)
     flags = {f"has {name}": int(mol.HasSubstructMatch(p)) for name, p in patterns.items()}
-    yield {**row, "num_atoms": mol.GetNumAtoms(), "num_bonds": mol.GetNumBonds(), **flags}
+    return {**row, "num_atoms": mol.GetNumAtoms(), "num_bonds": mol.GetNumBonds(), **flags}
 
 
 def bonds_in(row: Row) -> Iterator[Row]:
