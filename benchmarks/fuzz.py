@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import csv
 import json
 import random
 import resource
@@ -52,7 +53,7 @@ from nicegnn import NICE, NICEConfig, get_explainer
 from nicegnn.errors import NicegnnError
 from nicegnn.molecule.featurizers import FEATURIZERS
 from nicegnn.pretrained import load_file
-from nicegnn.screening.loading import load_explainer
+from nicegnn.screening.tables import read_table
 from nicegnn.store import save_tensors, write_json
 
 
@@ -195,13 +196,8 @@ def any_file(rng: random.Random, world: World) -> None:
     save_tensors(path, tensors, description)
     if rng.random() < 0.2:
         path.write_bytes(spoiled_bytes(rng, path.read_bytes()))
-    read: list[Callable[[], Any]] = [
-        lambda: NICE.load(path, model),
-        lambda: load_explainer(path, model),
-        lambda: load_file(path).explainer,
-    ]
     try:
-        explainer = read[2]() if name == "model" else rng.choice(read[:2])()
+        explainer: Any = load_file(path).explainer if name == "model" else NICE.load(path, model)
     except NicegnnError as error:
         check(path.name in str(error), f"the file is not named: {error}")
         check("\n" not in str(error), f"more than one line: {error}")
@@ -219,7 +215,7 @@ def any_folder(rng: random.Random, world: World) -> None:
     shutil.rmtree(copy, ignore_errors=True)
     shutil.copytree(run, copy)
     files = sorted(path for path in copy.rglob("*") if path.is_file())
-    path = rng.choice([*files, copy / "run.json", copy / "result.json"])
+    path = rng.choice([*files, copy / "run.json"])
     path.write_bytes(spoiled_bytes(rng, path.read_bytes()))
     command(["summary", str(copy)] if rng.random() < 0.8 else [*explain, str(copy)])
 
@@ -246,17 +242,18 @@ def any_table(rng: random.Random, world: World) -> None:
     out = world.folder / "tables"
     shutil.rmtree(out, ignore_errors=True)
     command(["explain", str(path), "-q", "--out", str(out)])
-    if (out / "result.json").is_file():
-        found = json.loads((out / "result.json").read_text())
-        total = found["num_explained"] + found["num_rejected"]
-        check(total == found["num_molecules"], "molecules were lost")
+    if (out / "molecules.csv").is_file():
+        lines = [read_table(shard) for shard in (out / "shards").glob("*.parquet")]
+        tables = [out / "molecules.csv", out / "rejects.csv"]
+        told = sum(len(list(csv.DictReader(table.open(newline="")))) for table in tables)
+        check(told == sum(len(list(rows)) for rows in lines), "molecules were lost")
 
 
 def any_command(rng: random.Random, world: World) -> None:
     """Types anything."""
     names = ("explain", "summary", "models", "explainers", "--version", "train", "x")
-    options = ["--out", "--model", "--background", "--featurizer", "--task", "--classes", "--json"]
-    options += ["--explainer", "--max-atoms", "--seed", "--device", "--settings", "--nosuch", "-h"]
+    options = ["--out", "--model", "--background", "--featurizer", "--task", "--classes"]
+    options += ["--explainer", "--max-atoms", "--seed", "--device", "--nosuch", "-h"]
     options += ["--smiles-column", "--substructure", "--gallery", "--format", "--svg", "-q"]
     words = ["CCO", "C(", "", "-1", "0", "1e400", "é", "\udcff", "nosuch.csv", "cuda:99", ".", "--"]
     words += ["benzene", "x:y", "os:path", "a=b", "[#7]", "amide", "/proc/nosuch", molecule(rng)]

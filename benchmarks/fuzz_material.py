@@ -223,7 +223,7 @@ def spoiled_bytes(rng: random.Random, whole: bytes) -> bytes:
     """Returns the content of a file after a cut, a changed bit, or another content."""
     place, changed = rng.randrange(len(whole)), bytearray(whole)
     changed[place] ^= 1 << rng.randrange(8)
-    odd = [b"", b"{}", b"[]", b"null", b"\xff\xfe", b'{"num_shards": -1}', b'{"num_shards": 1e9}']
+    odd = [b"", b"{}", b"[]", b"null", b"\xff\xfe", b'{"shards": -1}', b'{"shards": 1e9}']
     return rng.choice([whole, whole[:place], whole[place:], bytes(changed), *odd])
 
 

@@ -36,6 +36,7 @@ from torch_geometric.data import Batch, Data
 from nicegnn.explain.nice import NICE
 from nicegnn.graph.minibatches import gather_items
 from nicegnn.pretrained import NAMES, card_of, load
+from nicegnn.screening.tables import num_rows
 from nicegnn.store import write_json
 
 Array = NDArray[Any]
@@ -296,11 +297,12 @@ def watch(source: Path, out: Path, model: str, workers: int, student: str) -> di
     """Runs ``nicegnn explain`` and looks at its memory; returns its result and the peaks."""
     words = [str(source), "--out", str(out), "--model", model, "--student", student]
     command = [sys.executable, "-m", "nicegnn.cli.main", "explain", *words, "--format", "rows"]
-    command += ["--workers", str(workers), "--quiet", "--json"]
+    command += ["--workers", str(workers), "--quiet"]
+    start = time.perf_counter()
     import psutil
 
     held: list[tuple[int, float, float]] = []  # shards so far, MiB of the driver, of all workers
-    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+    with subprocess.Popen(command, stdout=subprocess.DEVNULL) as process:
         while process.poll() is None:
             driver = psutil.Process(process.pid)
             with suppress(psutil.NoSuchProcess):
@@ -311,10 +313,12 @@ def watch(source: Path, out: Path, model: str, workers: int, student: str) -> di
                     print(f"{done} shards: {own:.0f} + {sum(those):.0f} MiB", file=sys.stderr)
                     held.append((done, own, sum(those)))
             time.sleep(0.5)
-        text = process.stdout.read() if process.stdout else ""
-    told = {key: value for key, value in json.loads(text).items() if key not in ("folder", "files")}
+    seconds, shards = time.perf_counter() - start, sorted(out.glob("shards/*.parquet"))
+    number = sum(max(0, num_rows(shard)) for shard in shards)
     return {
-        **told,
+        "molecules": number,
+        "seconds": round(seconds, 1),  # with the start of all processes
+        "molecules_per_second": round(number / seconds, 1),
         "workers": workers,
         "driver_mebibytes": [round(own) for _, own, _ in held],
         "worker_mebibytes": [round(those) for _, _, those in held],

@@ -1,10 +1,10 @@
 """PyG's own tests of GNNExplainer and CaptumExplainer, with NICE in their place.
 
-    python benchmarks/pyg_tests.py --tests pytorch_geometric/test/explain --out results/models/pyg_tests.json
+    python benchmarks/pyg_tests.py --tests pytorch_geometric/test/explain --out pyg_tests.json
 
-The tests of a checkout of PyG are copied, each of its explainers is replaced by `NICEAlgorithm`, and
-lines that look into GNNExplainer are left out. Rows count what passed and name what did not, with
-the first words of the error. ``--edges`` asks for masks of edges alone, 200 tests of GNNExplainer.
+The tests of a checkout of PyG are copied, each of its explainers is replaced by `NICEAlgorithm`,
+and lines that look into GNNExplainer are left out. What passed is counted, with masks of edges
+alone and with all masks; what did not is named, with the first words of the error.
 """
 
 from __future__ import annotations

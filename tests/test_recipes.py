@@ -85,7 +85,7 @@ def done(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, str]]:
         ("metric", "2 cells: 2 measured"),
         ("study", "prototypes: 2 cells: 2 measured"),
         ("table", "AUC by the number of prototypes"),
-        ("command", '{"atoms": 3}'),
+        ("command", "3 atoms"),
     ],
 )
 def test_a_recipe_does_what_it_says(done: dict[str, str], name: str, told: str) -> None:

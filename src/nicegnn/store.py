@@ -114,7 +114,7 @@ def load_tensors(path: str | Path, kind: str) -> tuple[dict[str, Tensor], dict[s
 def check_fields(path: str | Path, content: object, wanted: Mapping[str, type]) -> dict[str, Any]:
     """Returns what was read back as a table; fields that are missing or wrong are a `StoreError`.
 
-    >>> check_fields("run.json", {"num_shards": 3, "more": ""}, {"num_shards": int})["num_shards"]
+    >>> check_fields("run.json", {"shards": 3, "more": ""}, {"shards": int})["shards"]
     3
     """
     table = content if isinstance(content, dict) else {}

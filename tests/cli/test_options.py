@@ -65,17 +65,16 @@ def test_every_setting_is_an_option_that_says_what_it_means(
         assert len(str(known[field].help)) > 8, field
 
 
-def test_what_is_typed_wins_over_a_file_and_a_file_over_defaults(tmp_path: Path) -> None:
+def test_what_is_typed_reaches_its_place_and_the_rest_is_as_usual() -> None:
     seen: list[RunConfig] = []
 
     @takes(RunConfig)
     def command(config: RunConfig) -> None:
         seen.append(config)
 
-    (tmp_path / "s.toml").write_text('max_atoms = 7\n[model]\nseed = 3\nmodel = "logp"\n')
     one = typer.Typer()
     one.command()(command)
-    words = ["CCO", "--settings", f"{tmp_path}/s.toml", "--seed", "4", "--classes", "a,b", "--svg"]
+    words = ["CCO", "--seed", "4", "--classes", "a", "--classes", "b", "--svg", "--no-atoms"]
     assert CliRunner().invoke(one, words).exit_code == 0
-    made = RunConfig(("CCO",), max_atoms=7, model=ModelConfig("logp", classes=("a", "b"), seed=4))
+    made = RunConfig(("CCO",), atoms=False, model=ModelConfig(classes=("a", "b"), seed=4))
     assert seen == [made.with_(output__svg=True)]

@@ -37,18 +37,6 @@ def whole(model: torch.nn.Module, tmp_path_factory: pytest.TempPathFactory) -> P
     return load_tensors(path, "nice")
 
 
-def test_a_file_is_read_by_the_first_explainer_of_its_kind(
-    model: torch.nn.Module, tmp_path: Path
-) -> None:
-    """`nice-student` of the laboratory is of the same kind."""
-    import nicegnn_lab.rivals
-    from nicegnn.screening.loading import load_explainer
-
-    assert "nice-student" in nicegnn_lab.rivals.EXPLAINERS
-    NICE(model, background=GRAPHS).save(tmp_path / "one")
-    assert type(load_explainer(tmp_path / "one", model)) is NICE
-
-
 def spoil(tensors: dict[str, Tensor], prefix: str, change: Callable[[Tensor], Tensor]) -> None:
     """Changes the floating-point tensors of a part."""
     for key in [k for k, v in tensors.items() if k.startswith(prefix) and v.is_floating_point()]:

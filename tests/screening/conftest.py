@@ -23,4 +23,4 @@ def subject(small: tuple[Learned, Pretrained]) -> Pretrained:
 
 @pytest.fixture(scope="session")
 def model_file(small: tuple[Learned, Pretrained]) -> Path:
-    return Path(small[0].files["model"])
+    return small[0].files[0]

@@ -13,7 +13,7 @@ from nicegnn.explain.explanation import Unit
 from nicegnn.molecule.smiles import parse_smiles
 from nicegnn.pretrained.model_file import ModelCard
 from nicegnn.screening.fragments import find_patterns
-from nicegnn.screening.gallery import scale_of, write_gallery
+from nicegnn.screening.gallery import item_of, scale_of, write_gallery
 from nicegnn.screening.tables import ROW
 
 pytest.importorskip("rdkit", reason="needs RDKit")
@@ -52,7 +52,9 @@ def gallery(path: Path, card: ModelCard, told: list[tuple[str, float, str]]) -> 
         cells |= dict.fromkeys(("bond_score", "bond_loss", "bond_stderr"), scores)
         cells["bond_rank"] = [1 + bond.GetIdx() for bond in bonds]
         page.append(cells)
-    write_gallery(path, page, card, scale_of(page), len(page), find_patterns(("long=COc",)))
+    scale, asked = scale_of(page), find_patterns(("long=COc",))
+    items = [item_of(row, card, scale, asked) for row in page]
+    write_gallery(path, items, card, scale, len(items), [*asked])
     return path
 
 

@@ -10,14 +10,12 @@ import pytest
 import torch
 from torch_geometric.data import Data
 
-from nicegnn.errors import ConfigError, StoreError
-from nicegnn.explain.registry import get_explainer
+from nicegnn.errors import ConfigError
 from nicegnn.molecule.featurizers import FEATURIZERS
-from nicegnn.plugins import load_plugins
 from nicegnn.pretrained import Pretrained, load_file
 from nicegnn.screening import learning
 from nicegnn.screening.learning import Learned, learn
-from nicegnn.screening.loading import load_explainer, load_words
+from nicegnn.screening.loading import load_words
 from nicegnn.screening.reading import Reader
 from nicegnn.screening.settings import ModelConfig
 from nicegnn_lab.datasets.generator import generate_smiles
@@ -33,8 +31,8 @@ def test_card_tells_the_held_out_accuracy_of_the_stored_model(
     learned, loaded = small
     stored = load_file(model_file)
     model, card = stored.model, stored.card
-    assert card == learned.card
-    assert tomllib.loads(Path(learned.files["card"]).read_text()) == {
+    assert card == learned.cards["label"]
+    assert tomllib.loads(learned.files[1].read_text()) == {
         **card.to_dict(),
         "classes": list(card.classes),
     }
@@ -70,9 +68,10 @@ def test_labels_that_cannot_be_told_apart_are_said_to_be_so(tmp_path: Path) -> N
     path = write_csv(tmp_path / "in.csv", ["smiles", "label"], rows)
     config = SMALL.with_(epochs=3, note="Mine.")
     found = learn(Reader(path), tmp_path / "m.safetensors", config)
-    assert found.card.note == "Mine. Classes of different size weighed the same in training."
-    assert found.card.doubt.startswith("It is no better than the most frequent class: do not use")
-    assert found.card.doubt.rstrip(".") in found.card.in_words()
+    card = found.cards["label"]
+    assert card.note == "Mine. Classes of different size weighed the same in training."
+    assert card.doubt.startswith("It is no better than the most frequent class: do not use")
+    assert card.doubt.rstrip(".") in card.in_words()
 
 
 def test_values_are_learned_in_their_own_unit(tmp_path: Path) -> None:
@@ -83,10 +82,10 @@ def test_values_are_learned_in_their_own_unit(tmp_path: Path) -> None:
     path = write_csv(tmp_path / "logp.csv", ["smiles", "label"], rows)
     config = SMALL.with_(epochs=40, split="scaffold")
     found = learn(Reader(path), tmp_path / "logp.safetensors", config)
-    assert found.card.task == "regression"
-    assert found.card.test["r2"] > 0.5
-    assert found.card.baseline["r2"] <= 0
-    assert found.card.note == found.card.doubt == ""
+    assert found.cards["label"].task == "regression"
+    assert found.cards["label"].test["r2"] > 0.5
+    assert found.cards["label"].baseline["r2"] <= 0
+    assert found.cards["label"].note == found.cards["label"].doubt == ""
     loaded = load_file(tmp_path / "logp.safetensors")
     value = loaded.explainer.explain(loaded.featurizer(smiles[0])).prediction
     assert 60 < float(value) < 300
@@ -144,17 +143,3 @@ def test_several_labels_share_a_model_and_each_is_explained_alone(tmp_path: Path
         load_words(ModelConfig(model=f"{out}:nope"))
     with pytest.raises(ConfigError, match="'same' must have 2 different labels"):
         learn(Reader(path), out, config.with_(label=("ring", "same")))
-
-
-def test_saved_explainer_of_any_kind_is_read_back_for_its_model_alone(
-    subject: Pretrained, tmp_path: Path
-) -> None:
-    load_plugins()  # methods that learn are the laboratory's
-    graphs = [subject.featurizer(smiles) for smiles in generate_smiles(12)]
-    made = get_explainer("pgexplainer", subject.model, mode="multiclass")
-    made.fit(graphs, progress=False).save(tmp_path / "pg.safetensors")
-    again = load_explainer(tmp_path / "pg.safetensors", subject.model)
-    assert torch.equal(again.explain(graphs).bond_score, made.explain(graphs).bond_score)
-    other = type(subject.model)(**subject.model.settings)  # type: ignore[operator,arg-type]
-    with pytest.raises(StoreError, match="fingerprint"):
-        load_explainer(tmp_path / "pg.safetensors", other)

@@ -89,10 +89,10 @@ def test_origin_tells_models_and_explainers_apart(own: GIN) -> None:
         ({"classes": ("a", "b")}, "must name the 3 classes"),
         ({"task": "binary"}, r"--task \(binary here\)"),
         ({"explainer": "nope"}, "`explainer` must be one of"),
-        ({"explainer": "pgexplainer"}, "must be fitted first.*explainer.fit"),
+        ({"explainer": "pgexplainer"}, "must be fitted first, .*explainer.fit"),
         ({"explainer": "nice-paper"}, "must be fitted first"),
         ({"explainer": "ground-truth"}, "true explanations"),
-        ({"explainer": "w.safetensors"}, "must be a file that an explainer saved"),
+        ({"explainer": "w.safetensors"}, "`explainer` must be one of"),
         ({"model": "nope"}, "must be one of .*'benzene'"),
     ],
 )
@@ -105,8 +105,6 @@ def test_words_that_do_not_fit_are_named(own: GIN, changes: dict[str, Any], matc
 
 def test_stored_model_has_its_own_weights_and_featuriser(model_file: Path) -> None:
     found = load_words(ModelConfig(model=str(model_file)))
-    with pytest.raises(NicegnnError, match=r"file that an explainer saved"):
-        load_words(ModelConfig(model=str(model_file), explainer=str(model_file)))
     assert found.background is not None
     for changes in ({"classes": ("a", "b")}, {"featurizer": "rich"}, {"background": "x.csv"}):
         with pytest.raises(NicegnnError, match=f"`{next(iter(changes))}` must be"):

@@ -24,9 +24,11 @@ Chem = pytest.importorskip("rdkit.Chem", reason="needs RDKit")
 SMILES = ["c1ccccc1CC(=O)N", "CCCCC", "C1CC(", "[Na+]", "OCC(N)C1CCCCC1"]
 NAMES = ["</script><b>", "../up", "broken", "salt", "=HYPERLINK(1)"]
 
+Finished = tuple[Path, RunResult]  # a folder, and what is told of its run
+
 
 @pytest.fixture(scope="module")
-def result(model_file: Path, tmp_path_factory: pytest.TempPathFactory) -> RunResult:
+def result(model_file: Path, tmp_path_factory: pytest.TempPathFactory) -> Finished:
     folder = tmp_path_factory.mktemp("outputs")
     rows: list[list[object]] = [
         [name, smiles, f"-{n}", "+cmd"]
@@ -35,30 +37,33 @@ def result(model_file: Path, tmp_path_factory: pytest.TempPathFactory) -> RunRes
     header = ["id", "smiles", "Prediction", "note"]
     reader = Reader(write_csv(folder / "in.csv", header, rows))
     config = RunConfig(shard_size=2, model=ModelConfig(model=str(model_file)))
-    return run(reader, config, folder / "out")
+    return folder / "out", run(reader, config, folder / "out")
 
 
-def written(result: RunResult, subject: Pretrained, **settings: Any) -> dict[str, str]:
-    return write_outputs(result, subject.card, OutputConfig(**{"gallery": 0, **settings}))
+def written(result: Finished, subject: Pretrained, **settings: Any) -> Path:
+    write_outputs(*result, subject.card, OutputConfig(**{"gallery": 0, **settings}))
+    return result[0]
 
 
 @pytest.mark.parametrize("format", ["csv", "parquet"])
 def test_tables_hold_the_rows_and_the_users_columns(
-    result: RunResult, subject: Pretrained, format: str
+    result: Finished, subject: Pretrained, format: str
 ) -> None:
-    files = written(result, subject, format=format, substructures=("amide", "ring=[R]"))
+    out = written(result, subject, format=format, substructures=("amide", "ring=[R]"))
     if format == "csv":
-        with open(files["molecules"], newline="", encoding="utf-8") as text:
+        with (out / "molecules.csv").open(newline="", encoding="utf-8") as text:
             molecules: list[dict[str, Any]] = list(csv.DictReader(text))
-        with open(files["bonds"], newline="", encoding="utf-8") as text:
+        with (out / "bonds.csv").open(newline="", encoding="utf-8") as text:
             bonds: list[dict[str, Any]] = list(csv.DictReader(text))
     else:
-        molecules, bonds = ([*read_table(Path(files[name]))] for name in ("molecules", "bonds"))
+        molecules, bonds = (
+            [*read_table(out / f"{name}.parquet")] for name in ("molecules", "bonds")
+        )
     assert [int(row["row"]) for row in molecules] == [1, 2, 4, 5]
     assert [int(row["has ring"]) for row in molecules] == [1, 0, 0, 1]
     assert [int(row["has amide"]) for row in molecules] == [1, 0, 0, 0]
     assert [row["own Prediction"] for row in molecules] == ["-0", "-1", "-3", "-4"]
-    first = next(stored_rows(Path(result.folder)))
+    first = next(stored_rows(result[0]))
     scores = [float(row["score"]) for row in bonds if int(row["row"]) == 1]
     assert scores == pytest.approx(list(first["bond_score"]), rel=1e-5)
     if format == "csv":  # a spreadsheet would run these
@@ -68,10 +73,10 @@ def test_tables_hold_the_rows_and_the_users_columns(
         assert molecules[-1]["id"] == "=HYPERLINK(1)"
 
 
-def test_structures_have_lists_that_rdkit_reads(result: RunResult, subject: Pretrained) -> None:
-    files = written(result, subject, sdf=True)
-    rows = list(stored_rows(Path(result.folder)))
-    found = list(Chem.SDMolSupplier(files["structures"]))
+def test_structures_have_lists_that_rdkit_reads(result: Finished, subject: Pretrained) -> None:
+    out = written(result, subject, sdf=True)
+    rows = list(stored_rows(result[0]))
+    found = list(Chem.SDMolSupplier(str(out / "molecules.sdf")))
     assert [mol.GetProp("_Name") for mol in found] == [row["id"] for row in rows]
     assert found[1].GetProp("note") == "+cmd"
     assert found[1].GetProp("prediction") == rows[1]["prediction"]
@@ -83,8 +88,8 @@ def test_structures_have_lists_that_rdkit_reads(result: RunResult, subject: Pret
         assert own == pytest.approx(list(row["atom_score"]), abs=1e-5)
 
 
-def test_words_cannot_end_an_entry(result: RunResult) -> None:
-    row = next(stored_rows(Path(result.folder)))
+def test_words_cannot_end_an_entry(result: Finished) -> None:
+    row = next(stored_rows(result[0]))
     odd = {"id": "$$$$", "note": "$$$$\nend", "> <a>": "> <b>", "status": float("nan")}
     supplier = Chem.SDMolSupplier()
     supplier.SetData(sdf_of(row | odd) * 2)
@@ -93,11 +98,11 @@ def test_words_cannot_end_an_entry(result: RunResult) -> None:
 
 
 def test_spreadsheet_has_pictures_own_columns_and_no_formulas(
-    result: RunResult, subject: Pretrained
+    result: Finished, subject: Pretrained
 ) -> None:
     openpyxl = pytest.importorskip("openpyxl")
-    files = written(result, subject, xlsx=True, gallery=3)
-    book = openpyxl.load_workbook(files["spreadsheet"])
+    out = written(result, subject, xlsx=True, gallery=3)
+    book = openpyxl.load_workbook(out / "molecules.xlsx")
     lines = list(book["molecules"].iter_rows(values_only=True))
     assert lines[0][:3] == ("picture", "row", "id")
     assert lines[0][-2:] == ("own Prediction", "note")
@@ -110,22 +115,22 @@ def test_spreadsheet_has_pictures_own_columns_and_no_formulas(
         "inlineStr",
     }
     assert [image.anchor._from.row for image in book["molecules"]._images] == [1, 2, 3]
-    num_bonds = sum(len(row["bond_score"]) for row in stored_rows(Path(result.folder)))
+    num_bonds = sum(len(row["bond_score"]) for row in stored_rows(result[0]))
     assert book["bonds"].max_row == 1 + num_bonds
 
 
 def test_gallery_takes_the_first_molecules_and_names_cannot_break_it(
-    result: RunResult, subject: Pretrained
+    result: Finished, subject: Pretrained
 ) -> None:
-    files = written(result, subject, gallery=2, svg=True)
-    text = Path(files["gallery"]).read_text(encoding="utf-8")
+    out = written(result, subject, gallery=2, svg=True)
+    text = (out / "gallery.html").read_text(encoding="utf-8")
     assert text.count("</script>") == 1
     data = json.loads(re.search(r"const MOLECULES = (\[.*\]);\n", text)[1])  # type: ignore[index]
     assert [item["id"] for item in data] == NAMES[:2]
     assert data[0]["own"] == ["own Prediction: -0", "note: +cmd"]
     assert "The first 2 molecules" in text
     assert not re.findall(r"(?:src|href)\s*=\s*[\"']https?:", text)
-    drawn = sorted(file.name for file in Path(files["svg"]).iterdir())
+    drawn = sorted(file.name for file in (out / "svg").iterdir())
     assert drawn == [
         "000001-__script__b_.svg",
         "000002-.._up.svg",
@@ -134,18 +139,18 @@ def test_gallery_takes_the_first_molecules_and_names_cannot_break_it(
     ]
 
 
-def test_a_damaged_folder_is_named(result: RunResult, tmp_path: Path) -> None:
-    with pytest.raises(StoreError, match="no finished run"):
+def test_a_damaged_folder_is_named(result: Finished, tmp_path: Path) -> None:
+    with pytest.raises(StoreError, match=r"got 0 shards of none.*nicegnn explain MOLECULES"):
         next(stored_rows(tmp_path))
-    shutil.copytree(result.folder, tmp_path / "out")
-    (tmp_path / "out/result.json").write_text("[3]")
-    with pytest.raises(StoreError, match=r"result\.json is damaged: it lacks num_shards"):
+    shutil.copytree(result[0], tmp_path / "out")
+    (tmp_path / "out/run.json").write_text("[3]")
+    with pytest.raises(StoreError, match=r"run\.json is damaged: it lacks molecules"):
         next(stored_rows(tmp_path / "out"))
     for number in (-1, 0, 5, 10**9):
-        (tmp_path / "out/result.json").write_text(f'{{"num_shards": {number}}}')
-        with pytest.raises(StoreError, match=r"result.json must count .* for 3 files.*--overwrite"):
+        (tmp_path / "out/run.json").write_text(f'{{"molecules": "", "shards": {number}}}')
+        with pytest.raises(StoreError, match=rf"got 3 shards of {number or 'none'}\)"):
             next(stored_rows(tmp_path / "out"))
-    (tmp_path / "out/result.json").write_text('{"num_shards": 1}')
+    shutil.copy(result[0] / "run.json", tmp_path / "out/run.json")
     write_table(tmp_path / "out/shards/000000.parquet", [{"row": 1}], {"row": int})
     with pytest.raises(StoreError, match=r"000000\.parquet is damaged: it lacks id, smiles"):
         next(stored_rows(tmp_path / "out"))

@@ -92,14 +92,15 @@ def test_words_are_files_or_smiles() -> None:
 
 
 @pytest.mark.parametrize("encoding", ["utf-8-sig", "utf-16"])
-def test_files_without_a_header_are_read(tmp_path: Path, encoding: str) -> None:
+def test_marks_of_an_encoding_are_read_and_a_file_without_names_is_refused(
+    tmp_path: Path, encoding: str
+) -> None:
     path = tmp_path / "mols.csv"
-    path.write_text("1;CCO;high\n2;c1ccccc1;löw\n", encoding=encoding)
-    first, second = Reader(path)
-    assert [first.smiles, second.smiles] == ["CCO", "c1ccccc1"]
-    assert second.values == {"column 1": "2", "column 3": "löw"}
-    path.write_text("N;dose\n1;2\n", encoding=encoding)  # a name that could be a SMILES
-    with pytest.raises(InputError, match="--smiles-column"):
+    path.write_text("smiles;grade\nc1ccccc1;löw\n", encoding=encoding)
+    (record,) = Reader(path)
+    assert (record.smiles, record.values) == ("c1ccccc1", {"grade": "löw"})
+    path.write_text("1;CCO;löw\n", encoding=encoding)
+    with pytest.raises(InputError, match=r"got '1', 'CCO', 'löw'.*--smiles-column; .*names of col"):
         Reader(path)
 
 

@@ -29,7 +29,7 @@ def folder(tmp_path: Path) -> Path:
         row["bond_rank"] = [1 + (score < max(scores)) for score in scores]
         rows.append(row | {"status": "no edges" if name == "d" else "ok"})
     write_table(tmp_path / "shards" / "000000.parquet", rows, ROW)
-    write_json(tmp_path / "result.json", {"num_shards": 1})
+    write_json(tmp_path / "run.json", {"molecules": "", "shards": 1})
     return tmp_path
 
 
@@ -52,9 +52,9 @@ def test_substructures_rank_by_their_lift(folder: Path) -> None:
 
 def test_summary_is_a_table_and_a_page(folder: Path) -> None:
     lines = summarise(folder, min_molecules=1)
-    files = write_summary(folder, lines, "a <title>")
-    assert len(Path(files["table"]).read_text().splitlines()) == 1 + len(lines)
-    text = Path(files["page"]).read_text(encoding="utf-8")
+    table, page = write_summary(folder, lines, "a <title>")
+    assert len(table.read_text().splitlines()) == 1 + len(lines)
+    text = page.read_text(encoding="utf-8")
     assert "a &lt;title&gt;" in text
     rows = json.loads(re.search(r"const ROWS = (.*);", text)[1])  # type: ignore[index]
     assert [row["substructure"] for row in rows] == [line.substructure for line in lines]

@@ -12,7 +12,7 @@ from typer.core import TyperGroup
 
 from nicegnn import __version__
 from nicegnn.cli.molecules import explain, models, summary, train
-from nicegnn.cli.options import CODES, Json, Plugins, WordError, opt, plain_errors, print_json
+from nicegnn.cli.options import CODES, Plugins, WordError, opt, plain_errors
 from nicegnn.cli.page import mcp, serve
 
 GROUP = "nicegnn.commands"  # entry points of installed packages that add command groups
@@ -59,20 +59,15 @@ def nicegnn(
     pass
 
 
-def explainers(plugins: Plugins = None, json: Json = False) -> None:
+def explainers(plugins: Plugins = None) -> None:
     """List all explainers: what each one is, what it costs, where it comes from.
 
     \b
     nicegnn explainers
-    nicegnn explainers --plugin mine.py --json
+    nicegnn explainers --plugin mine.py
     """
     from nicegnn.explain.registry import EXPLAINERS
 
-    columns = ("group", "summary", "cost", "mechanisms", "citation")
-    if json:
-        found = EXPLAINERS.values()
-        print_json({one.name: {key: getattr(one, key) for key in columns} for one in found})
-        return
     for one in EXPLAINERS.values():
         mechanisms = f"; mechanisms {', '.join(one.mechanisms)}" if one.mechanisms else ""
         typer.echo(f"{one.name} ({one.group}): {one.summary}")

@@ -2,30 +2,21 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
+from operator import itemgetter
 from pathlib import Path
 from shlex import quote
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from nicegnn.cli import options
-from nicegnn.cli.options import (
-    REJECTED,
-    Json,
-    Quiet,
-    one_thread,
-    opt,
-    print_json,
-    takes,
-    to_file,
-    to_folder,
-)
+from nicegnn.cli.options import Quiet, one_thread, opt, takes, to_file, to_folder
 from nicegnn.screening.settings import LearnConfig, RunConfig
 
 if TYPE_CHECKING:
     from nicegnn.pretrained import Pretrained
     from nicegnn.screening.reading import TypedSmiles
+    from nicegnn.screening.tables import Row
 
 _FEW = 5  # bonds and atoms of a typed molecule that are named
 _SEEN = 0.005  # scores below it are shown as nothing
@@ -35,9 +26,7 @@ _SEEN = 0.005  # scores below it are shown as nothing
 def explain(
     config: RunConfig,
     out: Annotated[Path | None, to_folder("Folder for tables and pictures.")] = None,
-    overwrite: Annotated[bool, opt("Delete results of another run there.", "--overwrite")] = False,
     plugins: options.Plugins = None,
-    json: Json = False,
     quiet: Quiet = False,
 ) -> None:
     """Say which bonds and atoms of molecules a model's predictions rest on.
@@ -51,16 +40,20 @@ def explain(
     nicegnn explain library.csv.gz --out explained --format rows --workers 8
     nicegnn explain mols.csv --model my_code:model --featurizer rich --out explained
     """
+    from nicegnn.molecule.smiles import require_rdkit
+
+    require_rdkit()  # before anything is told
     from nicegnn.screening.fragments import find_patterns
     from nicegnn.screening.outputs import write_outputs
+    from nicegnn.screening.reading import Reader
     from nicegnn.screening.run import load_once, run
 
-    records, is_file = _molecules(config)
-    if is_file and out is None:
+    molecules = _molecules(config)
+    if isinstance(molecules, Reader) and out is None:
         raise options.WordError("`--out` must name a folder for the results of a file (got none).")
     one_thread()
     find_patterns(config.output.substructures)
-    subject, say = load_once(config.model), options.saying(json)
+    subject, say = load_once(config.model), typer.echo
     explainer, how = subject.explainer, "without a fit"
     if (background := getattr(explainer, "background", None)) is not None:
         how = f"with a background of {background.num_graphs:,} molecules"
@@ -69,106 +62,79 @@ def explain(
     say(f"Model {subject.card.name}: {subject.card.in_words()}")
     say(f"Explained by {explainer.name}, {how}.")
     if out is None:
-        _show_few(records, subject, config, json)
+        _show_few(molecules, subject, config)
         return
-    if not is_file:
-        config = config.with_(output__svg=True)
-    result = run(records, config, out, overwrite=overwrite, progress=not quiet)
-    files = result.files
+    result = run(molecules, config, out, progress=not quiet)
     if config.output.format != "rows":
-        files = write_outputs(result, subject.card, config.output, progress=not quiet)
-    if json:
-        print_json({"model": subject.card.to_dict(), **asdict(result), "files": files})
+        write_outputs(out, result, subject.card, config.output, progress=not quiet)
     again = f" ({result.resumed} by an earlier run)" if result.resumed else ""
     say(f"{result.num_explained} of {result.num_molecules} molecules explained{again}.")
-    options.list_files(files, say)
+    say("\n".join(f"  {file}" for file in sorted(out.iterdir())))
     if result.num_rejected:
-        _reject(f"{result.num_rejected} rejected; {result.files['rejects']} says why.")
+        _reject(f"{result.num_rejected} rejected; {out / 'rejects.csv'} says why.")
 
 
-def _molecules(config: RunConfig) -> tuple[TypedSmiles, bool]:
-    """Returns the molecules to explain, and whether they come from a file."""
-    from nicegnn.molecule.smiles import require_rdkit
+def _molecules(config: RunConfig) -> TypedSmiles:
+    """Returns the molecules to explain."""
     from nicegnn.screening.reading import Reader, TypedSmiles, is_file_name
 
-    require_rdkit()  # before anything is told
     words = config.molecules
     if not words:
         raise options.WordError(
             "`MOLECULES` must be a SMILES in quotes or a file (got none). Try: nicegnn explain "
             '"CC(=O)Nc1ccc(O)cc1"'
         )
-    if not any(is_file_name(word) for word in words):
-        return TypedSmiles(words), False
+    if not any(map(is_file_name, words)):
+        return TypedSmiles(words)
     if len(words) > 1:
         raise options.WordError(f"`MOLECULES` must be one file, or SMILES alone (got {words}).")
-    columns = {"smiles_column": config.smiles_column, "id_column": config.id_column}
-    return Reader(words[0], **columns), True
+    return Reader(words[0], smiles_column=config.smiles_column, id_column=config.id_column)
 
 
-def _reject(*reasons: str, code: int = REJECTED) -> None:
+def _reject(*reasons: str, code: int = options.REJECTED) -> None:
     """Ends a command with what was rejected."""
-    for reason in reasons:
-        typer.echo(reason, err=True)
+    typer.echo("\n".join(reasons), err=True)
     raise typer.Exit(code)
 
 
-def _show_few(molecules: TypedSmiles, subject: Pretrained, config: RunConfig, json: bool) -> None:
+def _show_few(molecules: TypedSmiles, subject: Pretrained, config: RunConfig) -> None:
     """Explains typed SMILES: words on the terminal, and one picture each, all on one scale."""
     from nicegnn.screening.explaining import explain_rows
-    from nicegnn.screening.fragments import find_patterns
     from nicegnn.screening.gallery import picture, scale_of
-    from nicegnn.screening.tables import atoms_in, bonds_in, molecules_in, schemas_for
     from nicegnn.store import write_text
 
-    patterns = find_patterns(config.output.substructures)
     rows = explain_rows(list(molecules), subject, config)
     explained = [row for row in rows if row["reason"] is None]
-    scale, results = scale_of(explained), []
+    scale = scale_of(explained)
     for row in explained:
-        bonds, atoms = (
-            sorted(parts, key=lambda one: int(one["rank"]))
-            for parts in (bonds_in(row), atoms_in(row))
-        )
         which = [str(row["row"]), row.get("endpoint")] if len(rows) > 1 else []
         path = Path(f"{'-'.join(filter(None, ['explained', *which]))}.svg")
         write_text(path, picture(row, scale).svg)
-        (cells,) = molecules_in(row, patterns)
-        told = {name: cells[name] for name in schemas_for(row, patterns)["molecules"]}
-        results.append({**told, "bonds": bonds, "atoms": atoms, "picture": str(path)})
-        if not json:
-            _print_molecule(row, bonds, atoms, subject)
-            typer.echo(f"  picture: {path}")
-    rejects = [row for row in rows if row["reason"] is not None]
-    if json:
-        why = [{name: row[name] for name in ("row", "id", "smiles", "reason")} for row in rejects]
-        print_json({"model": subject.card.to_dict(), "molecules": results, "rejects": why})
-    if rejects:
-        _reject(*(row["reason"] for row in rejects), code=REJECTED if results else 1)
+        typer.echo("\n".join([*_lines_about(row, subject), f"  picture: {path}"]))
+    if reasons := [row["reason"] for row in rows if row["reason"] is not None]:
+        _reject(*reasons, code=options.REJECTED if explained else 1)
 
 
-def _print_molecule(
-    row: dict[str, Any],
-    bonds: list[dict[str, Any]],
-    atoms: list[dict[str, Any]],
-    subject: Pretrained,
-) -> None:
+def _lines_about(row: Row, subject: Pretrained) -> list[str]:
+    """Returns what the terminal shows of a molecule."""
     from nicegnn.explain.pictures import LEGENDS
     from nicegnn.explain.words import advice_for
     from nicegnn.molecule.domain import INSIDE
     from nicegnn.screening.gallery import limits_of, prediction_words, trust_of
+    from nicegnn.screening.tables import atoms_in, bonds_in
 
+    best, top = (
+        [one for one in sorted(parts, key=itemgetter("rank"))[:_FEW] if abs(one["score"]) >= _SEEN]
+        for parts in (bonds_in(row), atoms_in(row))
+    )
     unit = f" {subject.card.unit}" if subject.card.unit and "endpoint" not in row else ""
     lines = [f"\n{row['smiles']}", f"  prediction: {prediction_words(row)}{unit}"]
-    what, (best, top) = (
-        LEGENDS[row["unit"]].partition(";")[0],
-        ([one for one in parts[:_FEW] if abs(one["score"]) >= _SEEN] for parts in (bonds, atoms)),
-    )
     if row.get("percentile"):
         lines.append(f"  percentile: {row['percentile']} among approved drugs")
+    what = LEGENDS[row["unit"]].partition(";")[0]
     if best:
         lines.append(f"  bonds it rests on most ({what}):")
-    elif bonds:
+    elif row["bond_score"]:
         lines.append("  it rests on no bond: without any of them it stays as it is")
     for one in best:
         lines.append(f"    {one['name']:<10} {one['score']:.3f}  {one['type']}, {one['groups']}")
@@ -179,23 +145,16 @@ def _print_molecule(
         lines.append(f"    {', '.join(words)}")
     if row["applicability"] == INSIDE:
         lines.append(f"  nearest training molecule: similarity {row['similarity']:.2f}")
-    elif limits := limits_of(row):
-        lines.append(f"  the model may not fit: {limits}")
-    if trust := trust_of(row, subject.card):
-        lines.append(f"  trust: {trust}")
-    if row["status"] != "ok":
-        lines.append(f"  take care: {row['status']}. {advice_for(row['status'])}")
-    if row.get("warning"):
-        lines.append(f"  take care: {row['warning']}")
-    typer.echo("\n".join(lines))
+    about = {"the model may not fit": limits_of(row), "trust": trust_of(row, subject.card)}
+    care = f"{row['status']}. {advice_for(row['status'])}" if row["status"] != "ok" else ""
+    lines += [f"  {name}: {words}" for name, words in about.items() if words]
+    return lines + [f"  take care: {words}" for words in (care, row.get("warning")) if words]
 
 
 @takes(LearnConfig)
 def train(
     config: LearnConfig,
     out: Annotated[Path, to_file("File for the model.")] = Path("model.safetensors"),
-    overwrite: Annotated[bool, opt("Replace a model of this name.", "--overwrite")] = False,
-    json: Json = False,
     quiet: Quiet = False,
 ) -> None:
     """Train a model on molecules with labels, and judge it on held-out ones.
@@ -209,7 +168,6 @@ def train(
     """
     from nicegnn.screening.learning import learn
     from nicegnn.screening.reading import Reader
-    from nicegnn.store import write_text
 
     if not config.molecules:
         raise options.WordError(
@@ -218,29 +176,21 @@ def train(
     reader = Reader(config.molecules, smiles_column=config.smiles_column)
     if not config.label:
         raise options.WordError(f"`--label` must be one of {tuple(reader.columns)} (got none).")
-    if out.exists() and not overwrite:
+    if out.exists():
         raise options.WordError(
-            f"`--out` must be a new file (got {out}, which exists). Name another, or add "
-            "--overwrite."
+            f"`--out` must be a new file (got {out}, which exists). Name another, or delete it."
         )
     one_thread()
-    say = options.saying(json)
-    learned = learn(reader, out, config, progress=not quiet, say=say)
-    stem = out.name.removesuffix(".safetensors")
-    write_text(out.with_name(f"{stem}.settings.toml"), config.to_toml())
+    learned, say = learn(reader, out, config, progress=not quiet), typer.echo
     for card in learned.cards.values():
         say(f"{card.name}: {card.in_words()}\nSplit: {card.split}")
         if (gap := card.test.get("calibration_error")) is not None:
             say(f"Calibration: shares of right answers and probabilities differ by {gap:.3f}.")
         if card.note:
             say(card.note)
-    options.list_files(learned.files, say)
+    say("\n".join(f"  {file}" for file in learned.files))
     label = f":{next(iter(learned.cards))}" if len(learned.cards) > 1 else ""
     say(f"Next: nicegnn explain MOLECULES --model {quote(f'{out}{label}')} --out explained")
-    if json:
-        cards = {label: card.to_dict() for label, card in learned.cards.items()}
-        some = {"files": learned.files, "num_rejected": len(learned.rejects)}
-        print_json({"card": learned.card.to_dict(), "cards": cards, **some})
     if learned.rejects:
         few = [f"Row {one.row} was left out: {reason}" for one, reason in learned.rejects[:5]]
         _reject(*few, f"{len(learned.rejects)} molecules were left out.")
@@ -248,10 +198,8 @@ def train(
 
 def summary(
     folder: Annotated[Path | None, typer.Argument(help="Folder of `nicegnn explain`.")] = None,
-    out: Annotated[Path | None, to_folder("Folder for the results; by default the same.")] = None,
     min_molecules: Annotated[int, opt("Leave out substructures of fewer molecules.", min=1)] = 3,
     top: Annotated[int, opt("Rows to print.", min=0)] = 15,
-    json: Json = False,
 ) -> None:
     """Rank substructures by how much predictions for many molecules rest on them.
 
@@ -265,23 +213,20 @@ def summary(
             f"`FOLDER` must be one of `nicegnn explain` (got {folder or 'none'}). Try: nicegnn "
             "explain mols.csv --out explained, then nicegnn summary explained"
         )
-    lines, say = summarise(folder, min_molecules=min_molecules), options.saying(json)
-    files = write_summary(out or folder, lines, f"Substructures of {folder.name}")
-    if json:
-        print_json({"lines": [vars(one) for one in lines], "files": files})
+    lines = summarise(folder, min_molecules=min_molecules)
+    files = write_summary(folder, lines, f"Substructures of {folder.name}")
     for one in lines[:top]:
-        say(
+        typer.echo(
             f"{one.lift:+.3f}  {one.substructure}, {one.prediction}: "
             f"{one.molecules} molecules, score {one.score:.3f} ± {one.spread:.3f}"
         )
     if not lines:
-        say(f"No substructure is in {min_molecules} molecules; see --min-molecules.")
-    options.list_files(files, say)
+        typer.echo(f"No substructure is in {min_molecules} molecules; see --min-molecules.")
+    typer.echo("\n".join(f"  {file}" for file in files))
 
 
 def models(
     name: Annotated[str, typer.Argument(help="One of them, to see its card.")] = "",
-    json: Json = False,
 ) -> None:
     """List the trained models that come with nicegnn, or show the card of one.
 
@@ -289,17 +234,9 @@ def models(
     nicegnn models
     nicegnn models benzene
     """
-    from nicegnn.config import check_choice
     from nicegnn.pretrained import DEFAULT, NAMES, card_of
 
-    if name:
-        check_choice("name", name, NAMES)
-    cards = {one: card_of(one) for one in NAMES if name in ("", one)}
-    if json:
-        print_json({one: card.to_dict() for one, card in cards.items()})
-    elif name:
-        typer.echo(cards[name].to_toml().rstrip())
-    else:
-        for one, card in cards.items():
-            note = " (default)" if one == DEFAULT else ""
-            typer.echo(f"{one}{note}: {card.in_words()}")
+    cards = {one: card_of(one) for one in ([name] if name else NAMES)}
+    for one, card in cards.items():
+        note = " (default)" if one == DEFAULT else ""
+        typer.echo(card.to_toml().rstrip() if name else f"{one}{note}: {card.in_words()}")

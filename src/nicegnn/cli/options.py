@@ -11,9 +11,8 @@ import math
 import re
 import sys
 import tempfile
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import fields
 from functools import wraps
 from pathlib import Path
 from typing import Annotated, Any, Literal, NoReturn, get_args, get_origin, get_type_hints
@@ -29,17 +28,6 @@ CODES = (
     "Exit codes: 0 all went well; 1 an error; 2 a wrong word on the command line; 3 finished, but "
     "some molecules were rejected (rejects.csv says why); 130 stopped by Ctrl-C."
 )
-#: The extra that installs each optional package.
-_EXTRAS = {
-    **dict.fromkeys(("matplotlib", "networkx", "sklearn", "PIL"), "plots"),
-    **dict.fromkeys(("pandas", "pyarrow"), "tables"),
-    "rdkit": "molecules",
-    "ray": "cluster",
-    **dict.fromkeys(("fastapi", "uvicorn"), "page"),
-    "mcp": "assistants",
-    "openpyxl": "spreadsheets",
-    "numba": "speed",
-}
 _COMMENT = re.compile(r"^    (\w+): .*?  # (.+)$", re.MULTILINE)
 #: Options with a short name, and one that is repeated and so has the name of one of many.
 _FLAGS = {
@@ -48,7 +36,7 @@ _FLAGS = {
     "label": ("-y", "--label"),
     "substructures": ("--substructure",),
 }
-_WITH_COMMAS = ("classes", "label")  # whose words may also be typed as a,b
+_KEYWORD = inspect.Parameter.KEYWORD_ONLY
 
 
 class WordError(ConfigError):
@@ -62,13 +50,10 @@ def plain_errors() -> Iterator[None]:
         yield
     except NicegnnError as error:
         _end(str(error), 2 if isinstance(error, ConfigError) else 1)
-    except ImportError as error:  # of an optional package; others are errors of ours
-        extra = _EXTRAS.get((error.name or "").partition(".")[0])
-        if "nicegnn[" in str(error):
-            _end(str(error), 1)
-        if extra is None:
+    except ImportError as error:  # see `require`; others are errors of ours
+        if "nicegnn[" not in str(error):
             raise
-        _end(f"{error}. Run: pip install 'nicegnn[{extra}]'", 1)
+        _end(str(error), 1)
     except OSError as error:
         _end(f"{error.filename or 'A file'}: {error.strerror or error}.", 1)
 
@@ -114,12 +99,6 @@ def print_json(value: Any) -> None:
 def saying(json: bool) -> Callable[[str], None]:
     """Returns what prints words on stdout, where JSON does not stand alone."""
     return (lambda _: None) if json else typer.echo
-
-
-def list_files(files: Mapping[str, str], say: Callable[[str], None]) -> None:
-    """Says which file is what."""
-    for what, path in files.items():
-        say(f"  {what}: {path}")
 
 
 def one_thread() -> None:
@@ -175,67 +154,61 @@ Plugins = Annotated[
     Words,
     opt("Python file that adds names; repeat.", "--plugin", callback=_load, is_eager=True),
 ]
-Saved = Annotated[
-    Path | None, opt("Settings of an earlier run (its settings.toml); what is typed wins.")
-]
 
 
-def takes(kind: type[Settings], *, part: str = "") -> Callable[[Callable[..., Any]], Any]:
+def takes(kind: type[Settings]) -> Callable[[Callable[..., Any]], Any]:
     """Gives a command an option for each field of its settings, which it gets as ``config``.
 
-    Fields of parts are options too; if a `part` is named, they alone are. ``--settings`` reads the
-    usual values from a file. Ctrl-C ends the command in one line.
+    Fields of parts are options too. Ctrl-C ends the command in one line.
     """
-    hints = get_type_hints(kind).items()
-    parts = {f"{n}__": h for n, h in hints if isinstance(h, type) and issubclass(h, Settings)}
-    places = {  # option to its place in the settings, and the class that has it
-        one.name: (f"{inside}{one.name}", owner)
-        for inside, owner in {"": kind, **parts}.items()
-        for one in fields(owner)
-        if (inside or f"{one.name}__" not in parts) and inside.startswith(part)
-    }
+    places = _places(kind)
 
     def taking(command: Callable[..., Any]) -> Callable[..., Any]:
         own = inspect.signature(command, eval_str=True).parameters.values()
-        added = [_option(name, owner) for name, (_, owner) in places.items()]
-        ctx = inspect.Parameter("ctx", inspect.Parameter.KEYWORD_ONLY, annotation=typer.Context)
-        saved = inspect.Parameter("settings", ctx.kind, default=None, annotation=Saved)
-        rest = [one.replace(kind=ctx.kind) for one in own if one.name != "config"]
+        options = [_option(name, owner) for name, (_, owner) in places.items()]
+        options += [one.replace(kind=_KEYWORD) for one in own if one.name != "config"]
 
         @wraps(command)
         def run(**given: Any) -> Any:
-            ctx, file = given.pop("ctx"), given.pop("settings")
-            config, typed = kind() if file is None else kind.from_toml(file), dict[str, Any]()
-            for name, (key, _) in places.items():
-                value, source = given.pop(name), ctx.get_parameter_source(name)
-                if source is not None and source.name == "COMMANDLINE":
-                    value = split_commas(value) if name in _WITH_COMMAS else value
-                    typed[key] = tuple(value) if isinstance(value, list) else value
+            typed = {place: given.pop(name) for name, (place, _) in places.items()}
+            typed = {place: value for place, value in typed.items() if value is not None}
             try:
-                return command(config=config.with_(**typed), **given)
+                return command(config=kind().with_(**typed), **given)
             except KeyboardInterrupt:
                 said = "Stopped. What is finished is kept; the same command goes on from there."
                 typer.echo(said, err=True)
                 sys.exit(STOPPED)
 
-        run.__signature__ = inspect.Signature([ctx, *added, *rest, saved])  # type: ignore[attr-defined]
+        run.__signature__ = inspect.Signature(options)  # type: ignore[attr-defined]
         return run
 
     return taking
 
 
+def _places(kind: type[Settings], inside: str = "") -> dict[str, tuple[str, type[Settings]]]:
+    """Returns the place of each field in the settings, as `with_` names it, and its class."""
+    found: dict[str, tuple[str, type[Settings]]] = {}
+    for name, hint in get_type_hints(kind).items():
+        if isinstance(hint, type) and issubclass(hint, Settings):
+            found |= _places(hint, f"{name}__")
+        else:
+            found[name] = f"{inside}{name}", kind
+    return found
+
+
 def _option(name: str, owner: type[Settings]) -> inspect.Parameter:
-    """Returns the option of a field, or the argument ``molecules``."""
+    """Returns the option of a field, or the argument ``molecules``; it is None if not typed."""
     hint, default = get_type_hints(owner)[name], getattr(owner(), name)
-    help = dict(_COMMENT.findall(inspect.getsource(owner))).get(name, "")
-    help = f"{help[0].upper()}{help[1:]}." if help else ""
+    help = dict(_COMMENT.findall(inspect.getsource(owner)))[name]
+    help = f"{help[0].upper()}{help[1:]}."
     if get_origin(hint) is Literal:
         help, hint = f"{', '.join(get_args(hint))}. {help}", str
-    if get_origin(hint) is tuple:
-        hint, default = Words, None
     flags = _FLAGS.get(name, (f"--{name.replace('_', '-')}",))
     if hint is bool and default:
         flags = (f"{flags[0]}/--no-{name}",)
-    about = typer.Argument(help=help) if name == "molecules" else opt(help, *flags)
-    kind = inspect.Parameter.KEYWORD_ONLY
-    return inspect.Parameter(name, kind, default=default, annotation=Annotated[hint, about])
+    shown = str(default) if default and hint is not bool else False
+    about = opt(help, *flags, show_default=shown)
+    if name == "molecules":
+        about = typer.Argument(help=help)
+    hint = list[str] if get_origin(hint) is tuple else hint
+    return inspect.Parameter(name, _KEYWORD, default=None, annotation=Annotated[hint | None, about])

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from nicegnn.cli.options import Plugins, one_thread, opt, takes
-from nicegnn.screening.settings import RunConfig
+from nicegnn.screening.settings import ModelConfig
 
 if TYPE_CHECKING:
     from nicegnn.page.desk import Shelf
@@ -16,9 +16,9 @@ _LOCAL = "127.0.0.1"
 Atoms = Annotated[int, opt("Most atoms of a molecule.", min=1)]
 
 
-@takes(RunConfig, part="model")
+@takes(ModelConfig)
 def serve(
-    config: RunConfig,
+    config: ModelConfig,
     host: Annotated[str, opt("Address to listen at; the default is this machine alone.")] = _LOCAL,
     port: Annotated[int, opt("Port; 0 takes the first free one.", min=0, max=65535)] = 0,
     open: Annotated[bool, opt("Open the page in the browser.", "--open")] = False,
@@ -32,9 +32,8 @@ def serve(
     \b
     nicegnn serve
     nicegnn serve --model active.safetensors --port 8000
-    nicegnn serve --settings explained/settings.toml
     """
-    shelf = _shelf(config)
+    shelf = _shelf(config, fastapi="page", uvicorn="page")
     from nicegnn.page.server import LOCAL
     from nicegnn.page.server import serve as show
 
@@ -43,26 +42,28 @@ def serve(
     show(shelf, atoms, host=host, port=port, opens_browser=open, say=typer.echo)
 
 
-@takes(RunConfig, part="model")
-def mcp(config: RunConfig, atoms: Atoms = 200, plugins: Plugins = None) -> None:
+@takes(ModelConfig)
+def mcp(config: ModelConfig, atoms: Atoms = 200, plugins: Plugins = None) -> None:
     """Serve tools for an assistant on standard input and output: explain, compare, list models.
 
     \b
     nicegnn mcp
     nicegnn mcp --model active.safetensors
     """
-    shelf = _shelf(config)
+    shelf = _shelf(config, fastapi="page", mcp="assistants")
     from nicegnn.page.tools import make_tools
 
     make_tools(shelf, atoms).run("stdio")
 
 
-def _shelf(config: RunConfig) -> Shelf:
+def _shelf(config: ModelConfig, **packages: str) -> Shelf:
     """Returns the models that were named; what is missing is told before the page is there."""
-    from nicegnn.molecule.smiles import require_rdkit
+    from nicegnn.molecule.smiles import require, require_rdkit
 
     require_rdkit()
+    for package, extra in packages.items():
+        require(package, extra)
     from nicegnn.page.desk import Shelf
 
     one_thread()
-    return Shelf(config.model)
+    return Shelf(config)

@@ -10,27 +10,28 @@ from __future__ import annotations
 import multiprocessing
 import os
 import signal
+import socket
 import sys
 import traceback
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
-from itertools import chain
+from itertools import chain, islice
 from multiprocessing.connection import Connection, wait
 from typing import Any, TypeVar
 
 import torch
 
-from nicegnn.cluster import connected, run_tasks
 from nicegnn.errors import ConfigError, NicegnnError
+from nicegnn.molecule.smiles import require
 from nicegnn.screening.reading import Record
 from nicegnn.screening.settings import EngineConfig
 
 MOST_DEATHS = 5  # of workers with the same block, before it is taken to be the block's fault
 MOST_RETRIES = 20  # of a block on Ray, where nodes may come and go
 _WORTH = 2000  # molecules that are worth the start of one more worker
-_PATIENCE = 10  # seconds in which a worker may put its things away when the run is stopped
+_PATIENCE = 10  # seconds for a stopped worker to put its things away, or for an address to answer
 
 
 @dataclass(frozen=True)
@@ -79,19 +80,18 @@ def here(blocks: Iterable[Block], work: Work[Done]) -> Iterator[Done]:
 def in_processes(blocks: Iterable[Block], work: Work[Done], workers: int) -> Iterator[Done]:
     """Does blocks in worker processes of this machine; a worker that dies is replaced."""
     waiting, deaths = iter(blocks), Counter[int]()
-    crew = [_Worker(work) for _ in range(workers)]
+    idle, busy = [_Worker(work) for _ in range(workers)], dict[Any, tuple[_Worker, Block]]()
     try:
         while True:
-            for worker in crew:
-                if worker.block is None and (block := next(waiting, None)) is not None:
-                    worker.give(block)
-            busy = [worker for worker in crew if worker.block is not None]
+            for block in islice(waiting, len(idle)):
+                worker = idle.pop()
+                busy[worker.pipe] = worker, block
+                with suppress(OSError):  # that it died while it was idle is heard below
+                    worker.pipe.send(block)
             if not busy:
                 return
-            ready = wait([worker.pipe for worker in busy])
-            for worker in [worker for worker in busy if worker.pipe in ready]:
-                block, worker.block = worker.block, None
-                assert block is not None
+            for pipe in wait([*busy]):
+                worker, block = busy.pop(pipe)
                 try:
                     answer = worker.pipe.recv()
                 except (EOFError, OSError):
@@ -104,14 +104,16 @@ def in_processes(blocks: Iterable[Block], work: Work[Done], workers: int) -> Ite
                             "Use fewer --workers or a smaller --shard-size, or leave these "
                             "molecules out."
                         ) from None
-                    crew[crew.index(worker)] = _Worker(work)
+                    idle.append(_Worker(work))
                     waiting = chain([block], waiting)
                 else:
+                    idle.append(worker)
                     yield _checked(answer)
     finally:
+        for worker, _ in busy.values():
+            worker.process.terminate()  # it tidies up; idle ones end with their pipe
+        crew = [*idle, *(worker for worker, _ in busy.values())]
         for worker in crew:
-            if worker.block is not None:
-                worker.process.terminate()  # it tidies up; idle ones end with their pipe
             worker.pipe.close()
         for worker in crew:
             worker.end()
@@ -124,15 +126,8 @@ class _Worker:
         context = multiprocessing.get_context("spawn")
         self.pipe, theirs = context.Pipe()
         self.process = context.Process(target=_serve, args=(theirs, work), daemon=True)
-        self.block: Block | None = None
         self.process.start()
         theirs.close()  # else we would not hear that it died
-
-    def give(self, block: Block) -> None:
-        """Hands a block over; that the worker died while it was idle is heard from its pipe."""
-        self.block = block
-        with suppress(OSError):
-            self.pipe.send(block)
 
     def end(self) -> int | None:
         """Waits until the process is gone, for a while; returns its exit code."""
@@ -176,18 +171,56 @@ def on_ray(
     """Does every block as a Ray task; if its worker or node dies, Ray repeats it some times.
 
     All nodes must see the input's model files and the output folder under the same path. Each
-    worker process loads the model once, since Ray keeps it for further tasks.
+    worker process loads the model once, since Ray keeps it for further tasks. Blocks are taken when
+    there is room, so that a long stream of them is never in memory.
     """
-    with connected(config.ray, config.workers or None) as ray:
-        cpus = max(1, int(ray.cluster_resources().get("CPU", 1)))
+    with _connected(config) as ray:
         needs = {"num_cpus": 1, "num_gpus": gpus, "max_retries": MOST_RETRIES, "max_calls": 0}
+        task, sent = ray.remote(**needs)(_safely), ray.put(work)  # sent once, not with each task
+        cpus = max(1, int(ray.cluster_resources().get("CPU", 1)))
         most = config.workers or 2 * cpus  # so that none waits for a block
-        for block, answer in run_tasks(ray, _safely, work, blocks, at_a_time=most, **needs):
-            if isinstance(answer, ray.exceptions.RayError):
-                lines = (line.strip(" .") for line in str(answer).splitlines())
+        waiting, running = iter(blocks), dict[Any, Block]()
+        while True:
+            running |= {task.remote(sent, b): b for b in islice(waiting, most - len(running))}
+            if not running:
+                return
+            (ended, *_), _ = ray.wait([*running], num_returns=1)
+            block = running.pop(ended)
+            try:
+                answer = ray.get(ended)
+            except ray.exceptions.RayError as error:
+                said = str(error).strip().partition("\n")[0].strip(" .")
                 raise WorkerError(
-                    f"Ray must do {block.rows} of the input (got {next(filter(None, lines), '')}, "
-                    f"after {MOST_RETRIES} retries). Look at the cluster and run the same command "
-                    "again, or leave these molecules out."
-                )
+                    f"Ray must do {block.rows} of the input (got {said}, after {MOST_RETRIES} "
+                    "retries). Look at the cluster and run the same command again, or leave these "
+                    "molecules out."
+                ) from error
             yield _checked(answer)
+
+
+@contextmanager
+def _connected(config: EngineConfig) -> Iterator[Any]:
+    """Yields Ray, connected to a cluster; a connection that was there before stays."""
+    ray = require("ray", "cluster", "Ray")
+    if ray.is_initialized():
+        yield ray
+        return
+    address = config.ray
+    os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")  # nothing is sent anywhere
+    settings: dict[str, Any] = {"logging_level": "ERROR", "log_to_driver": False}
+    if address == "local":
+        settings |= {"num_cpus": config.workers or None, "include_dashboard": False}
+    host, _, port = address.rpartition("://")[2].rpartition(":")
+    try:
+        if host and port.isdecimal():  # if nobody listens there, Ray tries for many minutes
+            socket.create_connection((host, int(port)), timeout=_PATIENCE).close()
+        ray.init(address=address, **settings)
+    except (OSError, ValueError) as error:
+        raise ConfigError(
+            f"`address` must be that of a running Ray cluster, auto, or local (got {address!r}:"
+            f" {error}). Start one with `ray start --head`."
+        ) from error
+    try:
+        yield ray
+    finally:
+        ray.shutdown()

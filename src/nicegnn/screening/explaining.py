@@ -6,8 +6,8 @@ Every record of the input has exactly one row, see `tables.ROW`.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 import torch
@@ -18,11 +18,12 @@ from nicegnn.explain.explanation import Explanation
 from nicegnn.explain.nice import NICE
 from nicegnn.explain.words import careful, flag_words
 from nicegnn.graph.case import shared_rank
-from nicegnn.molecule.domain import Nearness
+from nicegnn.molecule.domain import Domain, Nearness
 from nicegnn.molecule.featurizers import FEATURIZERS, Featurizer
 from nicegnn.molecule.smiles import MOST_LETTERS, MoleculeError, matched_molecule, parse_smiles
 from nicegnn.pretrained import Pretrained
 from nicegnn.pretrained.ensemble import Ensemble, Finding
+from nicegnn.pretrained.model_file import ModelCard
 from nicegnn.screening.reading import Record
 from nicegnn.screening.settings import MOST_ATOMS, RunConfig
 from nicegnn.screening.tables import ATOMS, ENSEMBLE, NOTES, OUTPUTS, ROW, TRUST, Row, own_names
@@ -55,7 +56,8 @@ def explain_rows(records: Sequence[Record], subject: Pretrained, config: RunConf
         except NicegnnError as error:
             for one in copies:
                 one["reason"] = str(error)
-    _explain(read, subject, {"seed": config.model.seed, **asked_words(subject, config)})
+    if read:
+        _explain(read, subject, config)
     return rows
 
 
@@ -85,28 +87,40 @@ def graph_of(record: Record, featurizer: Featurizer, max_atoms: int = MOST_ATOMS
     return graph
 
 
-def _explain(read: Sequence[Read], subject: Pretrained, words: Mapping[str, Any]) -> None:
+def _explain(read: Sequence[Read], subject: Pretrained, config: RunConfig) -> None:
     """Fills rows: all together, or if that fails, one after the other to find who is at fault."""
-    if not read:
-        return
-    graphs, explainer, found = [graph for _, graph in read], subject.explainer, list[Finding]()
     try:
-        if isinstance(explainer, Ensemble):
-            found = explainer.findings(graphs, atoms=words["atoms"])
-        outs = [one.explanation for one in found] or [explainer.explain(graphs, **words)]
+        found = answers(subject, [graph for _, graph in read], config)
     except (NicegnnError, RuntimeError) as error:
         for one in read if len(read) > 1 else ():
-            _explain([one], subject, words)
+            _explain([one], subject, config)
         for row in read[0][0] if len(read) == 1 else ():
             row["reason"] = f"The explainer raised {type(error).__name__}: {error}"
         return
-    for place, out in enumerate(outs):
-        endpoint = found[place].output.name if found else ""
-        card = subject.cards.get(endpoint, subject.card)
+    for place, (card, out, more) in enumerate(found):
         for number, ((rows, _), part) in enumerate(zip(read, out.split(), strict=True)):
-            rows[place] |= _cells(part, rows[place]["smiles"], replace(subject, card=card))
-            if isinstance(explainer, Ensemble):
-                rows[place] |= _of_several(found[place], number)
+            rows[place] |= _cells(part, rows[place]["smiles"], card, subject.domain) | more(number)
+
+
+def answers(
+    subject: Pretrained, graphs: Sequence[Data], config: RunConfig
+) -> list[tuple[ModelCard, Explanation, Callable[[int], Row]]]:
+    """Returns card and explanation of each output, and what a row tells beside, by its number."""
+    explainer = subject.explainer
+    if isinstance(explainer, Ensemble):
+        return [
+            (
+                subject.cards.get(one.output.name, subject.card),
+                one.explanation,
+                partial(_of_several, one),
+            )
+            for one in explainer.findings(graphs, atoms=config.atoms)
+        ]
+    words: dict[str, Any] = {}  # methods other than NICE know none of them
+    if isinstance(explainer, NICE):
+        words = {"atoms": config.atoms, "student": config.student == "yes"}
+    out = explainer.explain(graphs, seed=config.model.seed, **words)
+    return [(subject.card, out, lambda number: {})]
 
 
 def _of_several(found: Finding, number: int) -> Row:
@@ -126,14 +140,13 @@ def num_outputs(subject: Pretrained) -> int:
     return len(subject.explainer.outputs) if isinstance(subject.explainer, Ensemble) else 1
 
 
-def _cells(out: Explanation, smiles: str, subject: Pretrained) -> Row:
+def _cells(out: Explanation, smiles: str, card: ModelCard, domain: Domain | None) -> Row:
     """Returns what a row tells of an explained molecule.
 
     `OUTPUTS` are the probabilities of all classes, or the value.
     """
-    card, trust, near = subject.card, out.trust, Nearness()
-    if subject.domain is not None:
-        near = subject.domain.nearness(parse_smiles(smiles))
+    trust, is_value = out.trust, card.task == "regression"
+    near = Nearness() if domain is None else domain.nearness(parse_smiles(smiles))
     verdict = "not checked" if trust is None else trust.verdicts[0]
     ranked = out.ranking.masked_fill(~out.bond_reached, -torch.inf)
     row: Row = {}
@@ -143,9 +156,8 @@ def _cells(out: Explanation, smiles: str, subject: Pretrained) -> Row:
             values = torch.full_like(out.atom_score, torch.nan)
         row[name] = None if values is None else values.float().tolist()
     row |= {n: math.nan if trust is None else float(getattr(trust, n)) for n in TRUST}
-    outputs = out.prediction[0] if card.task == "regression" else out.prediction[0].exp()
+    outputs = out.prediction[0] if is_value else out.prediction[0].exp()
     best = int(outputs.argmax())
-    is_value = card.task == "regression"
     return row | {
         "prediction": f"{float(outputs[0]):.4g}" if is_value else card.class_name(best),
         "probability": math.nan if is_value else float(outputs[best]),
@@ -160,12 +172,3 @@ def _cells(out: Explanation, smiles: str, subject: Pretrained) -> Row:
         OUTPUTS: outputs.tolist(),
         NOTES: list(out.status.notes),
     }
-
-
-def asked_words(subject: Pretrained, config: RunConfig) -> dict[str, Any]:
-    """Returns the words of `explain`; methods other than NICE know none of them."""
-    if isinstance(subject.explainer, Ensemble):
-        return {"atoms": config.atoms}
-    if not isinstance(subject.explainer, NICE):
-        return {}
-    return {"atoms": config.atoms, "student": config.student == "yes"}

@@ -1,7 +1,7 @@
 """What a chemist calls the bonds of a molecule: the groups and rings that they belong to.
 
-Names of groups come from two catalogues that RDKit ships, see ``groups.toml``. Every bond has one
-name: that of the most specific group that claims it, else that of its ring, else what it joins.
+Groups are those of ``groups.toml``. Every bond has one name: that of the most specific group that
+claims it, else that of its ring, else what it joins.
 """
 
 from __future__ import annotations
@@ -11,7 +11,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from nicegnn.errors import ConfigError
@@ -31,33 +30,18 @@ class Group:
 
 
 @cache
-def _tables() -> Mapping[str, Mapping[str, str]]:
+def _tables() -> Mapping[str, Any]:
     text = files("nicegnn.screening").joinpath("groups.toml").read_text(encoding="utf-8")
     return tomllib.loads(text)
 
 
 @cache
 def named_groups() -> Mapping[str, Group]:
-    """Returns the groups of ``groups.toml`` by name, the most specific first.
-
-    A key there stands for the SMARTS of this name in RDKit's hierarchy of groups, whose first atom
-    counts, or in its fragments; other keys are SMARTS themselves.
-    """
-    folder, catalogues = Path(require_rdkit("rdkit.RDConfig").RDDataDir), []
-    for name, column in (("Functional_Group_Hierarchy.txt", 1), ("FragmentDescriptors.csv", 2)):
-        lines = (folder / name).read_text(encoding="utf-8").splitlines()
-        cells = ([one.strip() for one in line.split("\t") if one.strip()] for line in lines)
-        usable = [row for row in cells if len(row) > column and not row[0].startswith(("//", "#"))]
-        catalogues.append({row[0]: row[column] for row in usable})
-    hierarchy, fragments = catalogues
+    """Returns the groups of ``groups.toml`` by name, the most specific first."""
     return {
-        name: Group(
-            _pattern(name, hierarchy.get(key) or fragments.get(key) or key),
-            first_counts=key in hierarchy,
-            in_rings=table == "groups",
-        )
+        name: Group(_pattern(name, smarts), name in _tables()["whole"], table == "groups")
         for table in ("groups", "outside rings")
-        for name, key in _tables()[table].items()
+        for name, smarts in _tables()[table].items()
     }
 
 

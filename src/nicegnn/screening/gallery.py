@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -53,15 +53,15 @@ def picture(
     Args:
         is_bare: without title, legend and background.
     """
-    named = "" if str(row["id"]) in ("", str(row["row"])) else f"{row['id']}: "
-    care = [] if row["status"] == "ok" else [str(row["status"])]
-    care += ["the model may not fit"] if limits_of(row) else []
+    title = "" if str(row["id"]) in ("", str(row["row"])) else f"{row['id']}: "
+    title += prediction_words(row) + f", {row['status']}" * (row["status"] != "ok")
+    title += ", the model may not fit" * bool(limits_of(row))
     panel = Panel(
         ends_in(row),
         row["bond_score"],
         row.get("atom_score"),
         smiles=row["smiles"],
-        title="" if is_bare else ", ".join([f"{named}{prediction_words(row)}", *care]),
+        title="" if is_bare else title,
         numbered=True,
     )
     return draw_panels(
@@ -105,22 +105,17 @@ def limits_of(row: Row) -> str:
 
 def write_gallery(
     path: Path,
-    rows: Iterable[Row],
+    items: Sequence[dict[str, Any]],
     card: ModelCard,
     scale: Scale,
     num_all: int,
-    asked: Mapping[str, Any],
+    asked: Sequence[str],
 ) -> None:
-    """Writes the page of some of `num_all` molecules.
+    """Writes the page of some of `num_all` molecules, each as `item_of` tells of it.
 
     Args:
-        asked: substructures to name on cards and to filter by, with their patterns.
+        asked: substructures that cards name.
     """
-    items = [_item(row, card, scale, asked) for row in rows]
-    seen = sorted({name for item in items for name in item["groups"]} - asked.keys())
-    number = {name: place for place, name in enumerate([*asked, *seen])}
-    for item in items:
-        item["groups"] = [number[name] for name in item["groups"]]
     data = json.dumps(items, separators=(",", ":"), ensure_ascii=False).replace("<", "\\u003c")
     statuses = [*dict.fromkeys(one for item in items for one in item["status"].split(", "))]
     legends = []  # bars of colours alone, each with the endpoint that it is for
@@ -130,23 +125,23 @@ def write_gallery(
     page = render(
         "gallery.html",
         card=card,
-        is_regression=card.task == "regression",
-        classes=[*dict.fromkeys(item["prediction"] for item in items)],
-        statuses=statuses,
+        items=items,
         advice={one: advice_for(one) for one in statuses},
-        asked=[*asked],
-        choices=[(place, name) for name, place in number.items()],
-        has_limits=any(item["limits"] for item in items),
+        asked=asked,
+        groups=[*dict.fromkeys([*asked, *sorted({g for item in items for g in item["groups"]})])],
         legends=legends,
-        num_shown=len(items),
         num_all=num_all,
         data=Markup(data),
     )
     write_text(path, page)
 
 
-def _item(row: Row, card: ModelCard, scale: Scale, asked: Mapping[str, Any]) -> dict[str, Any]:
-    """Returns what a card tells of a molecule."""
+def item_of(row: Row, card: ModelCard, scale: Scale, asked: Mapping[str, Any]) -> dict[str, Any]:
+    """Returns what a card tells of a molecule.
+
+    Args:
+        asked: substructures to name, with their patterns.
+    """
     mol, bonds = molecule_of(row), sorted(bonds_in(row), key=lambda bond: int(bond["rank"]))
     has = [name for name, pattern in asked.items() if mol.HasSubstructMatch(pattern)]
     probability = float(row["probability"])

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import torch
+from torch import Tensor
 from torch_geometric.data import Data
 
 from nicegnn.config import check_choice
@@ -17,7 +18,7 @@ from nicegnn.errors import ConfigError, NicegnnError
 from nicegnn.explain.nice import NICE
 from nicegnn.molecule.domain import Domain
 from nicegnn.molecule.featurizers import FEATURIZERS
-from nicegnn.molecule.smiles import parse_smiles, require_rdkit
+from nicegnn.molecule.smiles import MoleculeError, parse_smiles, require_rdkit
 from nicegnn.molecule.splits import TEST, TRAIN, VALID, random_split, scaffold_of, scaffold_split
 from nicegnn.pretrained.model_file import (
     EXPLAINER_ENDING,
@@ -29,9 +30,9 @@ from nicegnn.pretrained.model_file import (
 from nicegnn.progress import progress_bar
 from nicegnn.screening.explaining import graph_of
 from nicegnn.screening.loading import usable_device
-from nicegnn.screening.reading import Reader, Record
+from nicegnn.screening.reading import InputError, Reader, Record, listed
 from nicegnn.screening.settings import LearnConfig, Task
-from nicegnn.seeding import mix
+from nicegnn.seeding import SeededWeights, mix
 from nicegnn.store import write_text
 from nicegnn.target.training import (
     TrainConfig,
@@ -47,6 +48,7 @@ MOST_CLASSES = 20  # different labels that are still taken for classes
 FEWEST = 20  # molecules with labels
 UNEVEN = 1.5  # classes weigh the same where the largest is so many times the smallest
 _PATIENCE = 20  # epochs without improvement before training ends; after half the rate is halved
+Reject = tuple[Record, str]  # and why it was left out
 _WEIGHED = "Classes of different size weighed the same in training."
 
 
@@ -56,30 +58,25 @@ class Learned:
 
     model: GraphClassifier
     cards: dict[str, ModelCard]
-    rejects: list[tuple[Record, str]]
-    files: dict[str, str]
-
-    @property
-    def card(self) -> ModelCard:
-        """The first card."""
-        return next(iter(self.cards.values()))
+    rejects: list[Reject]
+    files: list[Path]  # the model, its cards, and a student
 
 
 @dataclass(frozen=True)
-class _Labelled:
-    task: Task
-    classes: dict[str, tuple[str, ...]]  # of each label; empty for values
-    graphs: list[Data]  # y is [1], or [1, L] for several labels with nan for empty cells
-    rejects: list[tuple[Record, str]]
+class _Label:
+    """A column of labels: how its cells become numbers."""
+
+    name: str
+    cells: tuple[str, ...] = ()  # those of the classes, by number; empty for values
+    classes: tuple[str, ...] = ()  # names of the classes
+
+    def number(self, cell: str) -> float | None:
+        """Returns the class or the value in a cell; None for no number."""
+        return self.cells.index(cell) if self.cells else _number(cell)
 
 
 def learn(
-    reader: Reader,
-    out: str | Path,
-    config: LearnConfig,
-    *,
-    progress: bool = False,
-    say: Callable[[str], object] = lambda text: None,
+    reader: Reader, out: str | Path, config: LearnConfig, *, progress: bool = False
 ) -> Learned:
     """Trains a model on the labels of a file, judges it on held-out molecules, and saves both.
 
@@ -87,61 +84,53 @@ def learn(
     beside it as TOML, and a student as a file that ends in ``.nice.safetensors``.
     """
     out, device = Path(out), usable_device(config.device)
-    labelled = _read(reader, config, progress)
-    task, labels = labelled.task, [*labelled.classes]
-    several, pairs = len(labels) > 1, [*zip(labelled.graphs, _split(labelled, config), strict=True)]
-    train, valid, test = ([g for g, its in pairs if its == code] for code in (TRAIN, VALID, TEST))
+    task, labels, graphs, rejects = _read(reader, config, progress)
+    several, parts = len(labels) > 1, _split(graphs, config)
+    train, valid, test = (
+        [graph for graph, part in zip(graphs, parts, strict=True) if part == code]
+        for code in (TRAIN, VALID, TEST)
+    )
     if not (train and valid and test):
         raise ConfigError(
             f"`split` must leave molecules to train, to validate and to test (got "
             f"{(len(train), len(valid), len(test))} of them with {config.split!r}). Use --split "
             "random, or more molecules of other scaffolds."
         )
-    num_outputs = len(labels) if several else len(labelled.classes[labels[0]]) or 1
-    first = labelled.graphs[0]
-    with torch.random.fork_rng(devices=[]):
-        torch.default_generator.manual_seed(mix(config.seed, "model"))
+    with SeededWeights(mix(config.seed, "model")):
         model = make_model(
             config.kind,
-            int(first.x.size(1)),
-            num_outputs,
+            int(graphs[0].x.size(1)),
+            len(labels) if several else len(labels[0].classes) or 1,
             hidden_size=config.hidden_size,
             num_layers=config.num_layers,
-            edge_size=int(first.edge_attr.size(1)),
+            edge_size=int(graphs[0].edge_attr.size(1)),
         ).to(device)
-    training = TrainConfig(
-        learning_rate=config.learning_rate,
-        batch_size=config.batch_size,
-        epochs=config.epochs,
-        patience=_PATIENCE // 2,
-        stop_after=_PATIENCE,
-        seed=config.seed,
-    )
-    say(f"Training a {config.kind.upper()} on {len(train)} molecules ({task}).")
+    same = {
+        name: getattr(config, name) for name in ("learning_rate", "batch_size", "epochs", "seed")
+    }
+    training = TrainConfig(**same, patience=_PATIENCE // 2, stop_after=_PATIENCE)
     mode, is_even = "multilabel" if several else MODES[task], not several
     if mode == "multiclass":
         count = Counter(float(graph.y) for graph in train).values()
         is_even = max(count) <= UNEVEN * min(count)
-    learned: dict[str, Any] = {"mode": mode, "balanced": not is_even, "progress": progress}
-    report = train_model(model, train, valid, training, **learned)
-    early = f" after {report.epochs} of {config.epochs} epochs" * (report.epochs < config.epochs)
-    say(f"Training ended{early}; the weights of epoch {report.best_epoch + 1} are kept.")
+    words: dict[str, Any] = {"mode": mode, "balanced": not is_even, "progress": progress}
+    train_model(model, train, valid, training, **words)
     stem, cards = out.name.removesuffix(".safetensors"), {}
+    notes = [config.note, "" if is_even else _WEIGHED]
+    notes += [f"One of {len(labels)} labels: {', '.join(config.label)}."] if several else []
     for number, label in enumerate(labels):
         own: Task = "binary" if several else task
-        known, seen = (_known(graphs, number) if several else graphs for graphs in (train, test))
+        known, seen = (_known(some, number) if several else some for some in (train, test))
         one = one_output(model, number) if several else model
         measured, baseline = judge(one, known, seen, own)
-        notes = [config.note, "" if is_even else _WEIGHED]
-        notes += [f"One of {len(labels)} labels: {', '.join(labels)}."] if several else []
-        cards[label] = ModelCard(
-            name=f"{stem}:{label}" if several else stem,
-            question=config.question or f"{label} of {reader.path.name}",
+        cards[label.name] = ModelCard(
+            name=f"{stem}:{label.name}" if several else stem,
+            question=config.question or f"{label.name} of {reader.path.name}",
             task=own,
-            classes=labelled.classes[label],
+            classes=label.classes,
             unit=config.unit,
             featurizer=config.featurizer,
-            data=config.data or f"column {label} of {reader.path.name}",
+            data=config.data or f"column {label.name} of {reader.path.name}",
             split=f"{config.split}, seed {config.seed}: {len(known)} train, {len(valid)} "
             f"validation, {len(seen)} test",
             architecture=f"{config.kind.upper()}, {config.num_layers} layers of "
@@ -151,14 +140,20 @@ def learn(
             test=measured,
             baseline=baseline,
         )
-    files = _save(out, model, cards, train)
+    # messages are the same in any mode
+    nice = NICE(model, background=train, mode="regression" if several else MODES[task])
+    domain = Domain.of([graph.smiles for graph in train])
+    first = next(iter(cards.values()))
+    save_model(out, model, first, nice.background, domain, cards if several else {})
+    files = [out]
+    for number, card in enumerate(cards.values(), start=1):
+        files.append(out.with_name(f"{stem}-{number}.toml" if several else f"{stem}.toml"))
+        write_text(files[-1], card.to_toml())
     if config.teach and not several:
-        say("Teaching a student.")
-        files["student"] = str(out.with_name(stem + EXPLAINER_ENDING))
-        nice = NICE(model, background=train, mode=MODES[task])
+        files.append(out.with_name(stem + EXPLAINER_ENDING))
         nice.teach(train, seed=config.seed, progress=progress)
-        nice.save(files["student"])
-    return Learned(model, cards, labelled.rejects, files)
+        nice.save(files[-1])
+    return Learned(model, cards, rejects, files)
 
 
 def _known(graphs: Sequence[Data], number: int) -> list[Data]:
@@ -167,100 +162,91 @@ def _known(graphs: Sequence[Data], number: int) -> list[Data]:
     return [Data(**{**graph.to_dict(), "y": graph.y[0, number].long().view(1)}) for graph in chosen]
 
 
-def _save(
-    out: Path, model: GraphClassifier, cards: Mapping[str, ModelCard], train: Sequence[Data]
-) -> dict[str, str]:
-    """Writes the model and its cards; returns what is where."""
-    several, first = len(cards) > 1, next(iter(cards.values()))
-    mode = "regression" if several else MODES[first.task]  # messages are the same in any mode
-    background = NICE(model, background=train, mode=mode).background
-    domain = Domain.of([graph.smiles for graph in train])
-    save_model(out, model, first, background, domain, cards if several else {})
-    files, stem = {"model": str(out)}, out.name.removesuffix(".safetensors")
-    for number, (label, card) in enumerate(cards.items(), start=1):
-        path = out.with_name(f"{stem}-{number}.toml" if several else f"{stem}.toml")
-        files[f"card of {label}" if several else "card"] = str(path)
-        write_text(path, card.to_toml())
-    return files
+def _read(
+    reader: Reader, config: LearnConfig, progress: bool
+) -> tuple[Task, list[_Label], list[Data], list[Reject]]:
+    """Returns the task, the labels, the graphs and what was left out.
 
-
-def _read(reader: Reader, config: LearnConfig, progress: bool) -> _Labelled:
+    ``y`` of a graph is ``[1]``, or ``[1, L]`` for several labels, with nan for empty cells.
+    """
     check_choice("featurizer", config.featurizer, FEATURIZERS)  # a file holds no code
-    reader.check_columns(config.label)
+    if absent := [name for name in config.label if name not in reader.values]:
+        raise InputError(
+            f"{reader.path} has no column {absent[0]!r} beside those of SMILES and names; it has "
+            f"{listed(reader.values)}. Name one of these."
+        )
     records = list(reader)
     if not records:
         raise ConfigError("There are no molecules to train on: the file has a header and no rows.")
-
-    def by_number(word: str) -> tuple[float, str]:
-        number = _number(word)
-        return (math.inf if number is None else number, word)
-
-    words = {
-        label: sorted({record.values[label] for record in records} - {""}, key=by_number)
-        for label in config.label
-    }
-    task = _task({word for column in words.values() for word in column}, config)
-    classes = {label: _classes(label, words[label], task, config) for label in words}
-    several, first = len(words) > 1, config.label[0]
-    graphs, rejects = [], []
+    cells = {name: {one.values[name] for one in records} - {""} for name in config.label}
+    task = _task(set.union(*cells.values()), config)
+    labels = [_label(name, cells[name], task, config) for name in cells]
+    graphs: list[Data] = []
+    rejects: list[Reject] = []
     with progress_bar("Reading", len(records), shown=progress) as advance:
-        for number, record in enumerate(records, start=1):
-            advance(number, "molecules")
-            cells = {label: record.values[label] for label in words}
+        for done, record in enumerate(records, start=1):
+            advance(done, "molecules")
             try:
                 graph = graph_of(record, FEATURIZERS[config.featurizer])
+                graph.y = _label_tensor(record, labels)
+                graphs.append(graph)
             except NicegnnError as error:
                 rejects.append((record, str(error)))
-                continue
-            y = [
-                (words[label].index(cell) if classes[label] else _number(cell)) if cell else None
-                for label, cell in cells.items()
-            ]
-            if not any(cells.values()):
-                rejects.append((record, f"The cell of column {first!r} is empty."))
-            elif not several and y[0] is None:
-                rejects.append((record, f"{cells[first]!r} is not a number."))
-            else:
-                known = [math.nan if one is None else one for one in y]
-                graph.y = torch.tensor([known], dtype=torch.float) if several else torch.tensor(y)
-                graphs.append(graph)
     if len(graphs) < FEWEST:
         why = f" The first reject: {rejects[0][1]}" if rejects else ""
         raise ConfigError(
             f"There must be at least {FEWEST} molecules with labels (got {len(graphs)}).{why}"
         )
-    return _Labelled(task, classes, graphs, rejects)
+    return task, labels, graphs, rejects
 
 
-def _task(labels: set[str], config: LearnConfig) -> Task:
+def _label_tensor(record: Record, labels: Sequence[_Label]) -> Tensor:
+    cells = [record.values[label.name] for label in labels]
+    numbers = [
+        label.number(cell) if cell else None for label, cell in zip(labels, cells, strict=True)
+    ]
+    if not any(cells):
+        raise MoleculeError(f"The cell of column {labels[0].name!r} is empty.")
+    if len(labels) > 1:
+        known = [math.nan if one is None else one for one in numbers]
+        return torch.tensor([known], dtype=torch.float)
+    if numbers[0] is None:
+        raise MoleculeError(f"{cells[0]!r} is not a number.")
+    return torch.tensor(numbers)
+
+
+def _task(cells: set[str], config: LearnConfig) -> Task:
     """Returns whether labels are classes or values, by how the column looks."""
     if config.task != "auto":
         return config.task
-    values = [_number(label) for label in labels]
+    values = [_number(cell) for cell in cells]
     whole = all(value is not None and value.is_integer() for value in values)
-    is_value = None not in values and not (whole and len(labels) <= MOST_CLASSES)
+    is_value = None not in values and not (whole and len(cells) <= MOST_CLASSES)
     return "regression" if is_value else "classification"
 
 
-def _classes(label: str, words: Sequence[str], task: Task, config: LearnConfig) -> tuple[str, ...]:
-    """Returns the names of a label's classes; a value has none."""
+def _label(name: str, cells: set[str], task: Task, config: LearnConfig) -> _Label:
+    """Returns a label with its classes, in the order of numbers and then of words."""
     several = len(config.label) > 1
     if task == "regression" and not several:
-        return ()
-    if task == "regression" or not 2 <= len(words) <= (2 if several else MOST_CLASSES):
+        return _Label(name)
+    if task == "regression" or not 2 <= len(cells) <= (2 if several else MOST_CLASSES):
         most = "" if several else f" to {MOST_CLASSES}"
         raise ConfigError(
-            f"Column {label!r} must have 2{most} different labels (got {len(words)}). Name another "
+            f"Column {name!r} must have 2{most} different labels (got {len(cells)}). Name another "
             "column; values are learned one column at a time, with --task regression."
         )
+    numbers = {cell: _number(cell) for cell in cells}
+    words = sorted(cells, key=lambda cell: (numbers[cell] is None, numbers[cell] or 0.0, cell))
     if config.classes and (several or len(config.classes) != len(words)):
         raise ConfigError(
-            f"`classes` must name the {len(words)} labels {[*words]} of a single column (got "
+            f"`classes` must name the {len(words)} labels {words} of a single column (got "
             f"{config.classes})."
         )
-    if several and [_number(word) for word in words] == [0, 1]:
-        return f"not {label}", label
-    return tuple(config.classes) or tuple(words)
+    classes = tuple(config.classes) or tuple(words)
+    if several and [numbers[word] for word in words] == [0, 1]:
+        classes = f"not {name}", name
+    return _Label(name, tuple(words), classes)
 
 
 def _number(text: str) -> float | None:
@@ -271,9 +257,9 @@ def _number(text: str) -> float | None:
     return value if math.isfinite(value) else None
 
 
-def _split(labelled: _Labelled, config: LearnConfig) -> list[int]:
+def _split(graphs: Sequence[Data], config: LearnConfig) -> list[int]:
     """Returns the part of each molecule; those that differ in stereo alone stay together."""
-    chem, smiles = require_rdkit(), [graph.smiles for graph in labelled.graphs]
+    chem, smiles = require_rdkit(), [graph.smiles for graph in graphs]
     flat = [chem.MolToSmiles(parse_smiles(one), isomericSmiles=False) for one in smiles]
     if config.split == "random":
         return random_split(flat, config.seed).tolist()

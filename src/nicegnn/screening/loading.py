@@ -17,14 +17,12 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from safetensors import SafetensorError, safe_open
 from torch import nn
+from torch_geometric.data import Data
 
-from nicegnn.errors import ConfigError, GraphError, NicegnnError, StoreError, TargetError
-from nicegnn.explain.explainer import Explainer
+from nicegnn.errors import ConfigError, GraphError, NicegnnError, TargetError
 from nicegnn.explain.nice import NICE
-from nicegnn.explain.registry import EXPLAINERS, find_entry, get_explainer, list_explainers
-from nicegnn.graph.batch import to_batch
+from nicegnn.explain.registry import EXPLAINERS, find_entry, get_explainer
 from nicegnn.molecule.featurizers import FEATURIZERS, find_featurizer, import_named
 from nicegnn.pretrained import NAMES, Pretrained, load, load_file
 from nicegnn.pretrained.admet import ADMET, load_admet
@@ -33,7 +31,8 @@ from nicegnn.pretrained.ensemble import Ensemble
 from nicegnn.pretrained.model_file import MODES, ModelCard
 from nicegnn.screening.reading import Reader
 from nicegnn.screening.settings import ModelConfig
-from nicegnn.target.frozen_model import Target, fingerprint
+from nicegnn.target.frozen_model import fingerprint
+from nicegnn.target.training import predict
 from nicegnn.target.zoo import device_of
 
 PROBE = "CC(=O)Nc1ccc(O)cc1"  # a molecule to try a model with
@@ -120,61 +119,58 @@ def _own_model(config: ModelConfig, device: torch.device) -> Pretrained:
         architecture=type(model).__name__,
     )
     model = model.to(device).eval()
-    origin = {"model": fingerprint(model), "featurizer": config.featurizer}
-    words = [word for word in (config.model, config.featurizer) if ":" in word]
-    origin["code"] = _code_of(type(model).__module__, *(one.partition(":")[0] for one in words))
-    explainer = get_explainer("nice", model, mode=MODES[card.task])
-    return Pretrained(model, explainer, featurizer, card, origin)
+    modules = (word.partition(":")[0] for word in (config.model, config.featurizer) if ":" in word)
+    code = _code_of(type(model).__module__, *modules)
+    origin = {"model": fingerprint(model), "featurizer": config.featurizer, "code": code}
+    return Pretrained(model, NICE(model, mode=MODES[card.task]), featurizer, card, origin)
 
 
 def _with_explainer(subject: Pretrained, config: ModelConfig) -> Pretrained:
-    """Returns the same with the named explainer, or the one of a file."""
+    """Returns the same with the background of a file, and with the named explainer."""
     word, model, explainer = config.explainer, subject.model, subject.explainer
     mode, learned = MODES[subject.card.task], fingerprint(model) if explainer.is_fitted else ""
     if config.background:
-        graphs, first = [], ""
-        for record in islice(Reader(config.background), _BACKGROUND):
-            try:
-                graphs.append(subject.featurizer(record.smiles))
-            except NicegnnError as error:
-                first = first or str(error)
-        if not graphs:
-            raise ConfigError(
-                f"`background` must hold molecules that can be read (got none in "
-                f"{config.background}). {first}"
-            )
+        graphs, learned = _background(config.background, subject), _digest(config.background)
         if isinstance(explainer, Ensemble):
             explainer = explainer.having(graphs)
         else:
             explainer = NICE(model, background=graphs, mode=mode)
-        learned = _digest(config.background)
     if word and isinstance(explainer, Ensemble):
         raise ConfigError(
             f"`explainer` must be left out for several models together (got {word!r}), or "
             "`model` must name the file of one Chemprop model."
         )
-    if word and Path(word).is_file():
-        explainer, learned = load_explainer(word, model), _digest(word)
-    elif word and word != explainer.name:
+    if word and word != explainer.name:
         if word.partition("+")[0] not in EXPLAINERS:
-            raise ConfigError(
-                f"`explainer` must be one of {tuple(list_explainers())} or a file that an "
-                f"explainer saved (got {word!r})."
-            )
+            raise ConfigError(f"`explainer` must be one of {(*EXPLAINERS,)} (got {word!r}).")
         entry, _ = find_entry(word)
         if entry.group in ("supervised", "reference"):
             raise ConfigError(f"`explainer` must not need true explanations (got {word!r}).")
         if entry.learns:
             raise ConfigError(
-                f"`explainer` {word!r} must be fitted first. In Python: explainer = "
-                f"get_explainer({word!r}, model); explainer.fit(graphs); explainer.save(file). "
-                "Then name that file."
+                f"`explainer` {word!r} must be fitted first, which Python does: explainer = "
+                f"get_explainer({word!r}, model); explainer.fit(graphs); explainer.explain(others)."
             )
         explainer, learned = get_explainer(word, model, mode=mode), ""
     text = json.dumps([explainer.name, explainer.config.to_dict()], sort_keys=True)
     text += _code_of(type(explainer).__module__) + learned
     origin = {**subject.origin, "explainer": hashlib.sha256(text.encode()).hexdigest()[:16]}
     return replace(subject, explainer=explainer, origin=origin)
+
+
+def _background(path: str, subject: Pretrained) -> list[Data]:
+    """Returns graphs of the first molecules of a file, without those that cannot be read."""
+    graphs, first = [], ""
+    for record in islice(Reader(path), _BACKGROUND):
+        try:
+            graphs.append(subject.featurizer(record.smiles))
+        except NicegnnError as error:
+            first = first or str(error)
+    if not graphs:
+        raise ConfigError(
+            f"`background` must hold molecules that can be read (got none in {path}). {first}"
+        )
+    return graphs
 
 
 def _code_of(*names: str) -> str:
@@ -188,33 +184,11 @@ def _digest(path: str) -> str:
     return hashlib.sha256(Path(path).read_bytes()).hexdigest()
 
 
-def load_explainer(path: str | Path, model: nn.Module) -> Explainer:
-    """Reads a saved explainer of any kind for exactly this model."""
-    try:
-        with safe_open(path, framework="pt") as file:
-            kind = json.loads((file.metadata() or {})["nicegnn"])["kind"]
-        classes: list[Any] = [entry.load() for entry in EXPLAINERS.values()]
-        found = {one.name: one for one in reversed(classes)}[kind]  # the first of a name
-    except (SafetensorError, KeyError, ValueError, TypeError, OSError) as error:
-        raise StoreError(
-            f"{path} must be a file that an explainer saved (got {type(error).__name__}: "
-            f"{' '.join(str(error).split())[:200]}). Save one first."
-        ) from error
-    loaded: Explainer = found.load(path, model)
-    return loaded
-
-
 def _try(subject: Pretrained) -> None:
     """Raises unless the model answers for a small molecule, in the way its card says."""
     card = subject.card
     try:
-        graph = subject.featurizer(PROBE)
-        target = Target(subject.model, mode=MODES[card.task])
-        with torch.no_grad(), target.frozen():
-            batch = to_batch(graph).to(target.device)
-            out = target.call(batch)
-            target.settle(out, batch)
-            target.read(out)
+        out = predict(subject.model, [subject.featurizer(PROBE)], mode=MODES[card.task])
     except TargetError as error:
         raise ConfigError(f"{error} Commands say it by --task ({card.task} here).") from error
     except Exception as error:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import io
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -17,7 +17,7 @@ from nicegnn.molecule.smiles import require, require_rdkit
 from nicegnn.pretrained.model_file import ModelCard
 from nicegnn.progress import progress_bar
 from nicegnn.screening.fragments import find_patterns
-from nicegnn.screening.gallery import CARD, picture, scale_of, write_gallery
+from nicegnn.screening.gallery import CARD, Scale, item_of, picture, scale_of, write_gallery
 from nicegnn.screening.run import RunResult, stored_shards
 from nicegnn.screening.settings import OutputConfig
 from nicegnn.screening.tables import (
@@ -26,8 +26,8 @@ from nicegnn.screening.tables import (
     atoms_in,
     bonds_in,
     column_names,
+    molecule_in,
     molecule_of,
-    molecules_in,
     own_columns,
     read_table,
     safe_cell,
@@ -45,13 +45,13 @@ def stored_rows(folder: Path) -> Iterator[Row]:
 
 
 def write_outputs(
-    result: RunResult, card: ModelCard, config: OutputConfig, *, progress: bool = False
-) -> dict[str, str]:
-    """Writes tables and pictures beside the shards of a run; returns what is where."""
-    out, patterns = Path(result.folder), find_patterns(config.substructures)
+    out: Path, result: RunResult, card: ModelCard, config: OutputConfig, *, progress: bool = False
+) -> None:
+    """Writes tables and pictures beside the shards of a run."""
+    patterns = find_patterns(config.substructures)
     schemas = schemas_for(column_names(stored_shards(out)[0]), patterns)
-    parts: dict[str, Callable[[Row], Iterator[Row]]] = {
-        "molecules": lambda row: molecules_in(row, patterns),
+    parts: dict[str, Callable[[Row], Iterable[Row]]] = {
+        "molecules": lambda row: [molecule_in(row, patterns)],
         "bonds": bonds_in,
         "atoms": atoms_in,
     }
@@ -61,14 +61,24 @@ def write_outputs(
     if config.sdf:
         with whole_file(out / "molecules.sdf") as part, part.open("w", encoding="utf-8") as file:
             file.writelines(sdf_of(row) for row in stored_rows(out))
+    total = result.num_explained * result.num_outputs
+    most = min(total, total if config.svg else config.gallery)
+    scale, cards = scale_of(islice(stored_rows(out), most)), []
     if config.xlsx:
-        write_spreadsheet(out, config.gallery, schemas, patterns)
-    _draw(out, result.num_explained * result.num_outputs, card, config, patterns, progress)
-    names = {name: f"{name}.{config.format}" for name in parts}
-    names |= {"rejects": "rejects.csv", "settings": "settings.toml", "gallery": "gallery.html"}
-    names |= {"svg": "svg", "shards": "shards"}
-    names |= {"structures": "molecules.sdf", "spreadsheet": "molecules.xlsx"}
-    return {what: str(out / name) for what, name in names.items() if (out / name).exists()}
+        write_spreadsheet(out, config.gallery, scale, schemas, patterns)
+    with progress_bar("Drawing", most, shown=progress and most > 0) as advance:
+        for done, row in enumerate(islice(stored_rows(out), most), start=1):
+            if done <= config.gallery:
+                cards.append(item_of(row, card, scale, patterns))
+            if config.svg:
+                named = "" if str(row["id"]) == str(row["row"]) else str(row["id"])
+                name = "".join(f"-{one}" for one in (named, row.get("endpoint")) if one)[:61]
+                safe = "".join(c if c.isalnum() or c in "-_." else "_" for c in name)
+                path = out / "svg" / f"{row['row']:06d}{safe}.svg"
+                write_text(path, picture(row, scale).svg)
+            advance(done, "molecules")
+    if config.gallery:
+        write_gallery(out / "gallery.html", cards, card, scale, total, [*patterns])
 
 
 def sdf_of(row: Row) -> str:
@@ -104,19 +114,23 @@ def _line(value: object) -> str:
 
 
 def write_spreadsheet(
-    out: Path, most: int, schemas: dict[str, dict[str, type]], patterns: dict[str, Any]
+    out: Path,
+    most: int,
+    scale: Scale,
+    schemas: dict[str, dict[str, type]],
+    patterns: dict[str, Any],
 ) -> None:
     """Writes ``molecules.xlsx``: molecules, the first of them with pictures, and their bonds."""
     excel, drawn = (require(f"openpyxl{part}", "spreadsheets") for part in ("", ".drawing.image"))
-    book, scale = excel.Workbook(), scale_of(islice(stored_rows(out), most))
+    book = excel.Workbook()
     molecules, bonds = book.worksheets[0], book.create_sheet("bonds")
     molecules.title = "molecules"
     molecules.append(["picture", *map(safe_cell, schemas["molecules"])])
     bonds.append([*schemas["bonds"]])
     molecules.freeze_panes = bonds.freeze_panes = "A2"
     for place, row in enumerate(stored_rows(out), start=2):
-        for cells in molecules_in(row, patterns):
-            molecules.append([None, *(_sheet_cell(cells[name]) for name in schemas["molecules"])])
+        cells = molecule_in(row, patterns)
+        molecules.append([None, *(_sheet_cell(cells[name]) for name in schemas["molecules"])])
         for cells in bonds_in(row):
             bonds.append([_sheet_cell(cells[name]) for name in schemas["bonds"]])
         if place <= most + 1:
@@ -135,32 +149,3 @@ def write_spreadsheet(
 def _sheet_cell(value: Any) -> Any:
     """Returns a value as a spreadsheet takes it: a number, nothing for nan, or no formula."""
     return value if isinstance(value, float) and math.isfinite(value) else safe_cell(value)
-
-
-def _draw(
-    out: Path,
-    total: int,
-    card: ModelCard,
-    config: OutputConfig,
-    patterns: dict[str, Any],
-    progress: bool,
-) -> None:
-    """Draws the gallery, and a file per molecule if asked for."""
-    most = total if config.svg else config.gallery
-    scale = scale_of(islice(stored_rows(out), most))
-    with progress_bar("Drawing", min(total, most), shown=progress and most > 0) as advance:
-
-        def counted(rows: Iterator[Row]) -> Iterator[Row]:
-            for done, row in enumerate(rows, start=1):
-                advance(done, "molecules")
-                yield row
-
-        if config.gallery:
-            shown = counted(islice(stored_rows(out), config.gallery))
-            write_gallery(out / "gallery.html", shown, card, scale, total, patterns)
-        for row in counted(stored_rows(out)) if config.svg else ():
-            named = "" if str(row["id"]) == str(row["row"]) else str(row["id"])
-            name = "".join(f"-{one}" for one in (named, row.get("endpoint")) if one)[:61]
-            safe = "".join(c if c.isalnum() or c in "-_." else "_" for c in name)
-            path = out / "svg" / f"{row['row']:06d}{safe}.svg"
-            write_text(path, picture(row, scale).svg)

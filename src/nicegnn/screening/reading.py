@@ -1,8 +1,8 @@
 """Molecules from files: one record after another, each with a number and an id that stay the same.
 
-Known files are ``.csv`` and ``.tsv`` (with a header or without), ``.smi`` and ``.txt`` (a SMILES
-and a name per line), ``.sdf``, ``.mol``, ``.xlsx`` and ``.parquet``; text files may end in ``.gz``.
-An InChI may stand where a SMILES may. Only one record is in memory at a time.
+Known files are ``.csv`` and ``.tsv``, ``.smi`` and ``.txt`` (a SMILES and a name per line),
+``.sdf``, ``.mol``, ``.xlsx`` and ``.parquet``; text files may end in ``.gz``. An InChI may stand
+where a SMILES may. Only one record is in memory at a time.
 """
 
 from __future__ import annotations
@@ -20,19 +20,15 @@ from pathlib import Path
 from typing import IO, Any
 
 from nicegnn.errors import ConfigError, NicegnnError
-from nicegnn.molecule.smiles import parse_smiles, require, require_rdkit
+from nicegnn.molecule.smiles import require, require_rdkit
 
-#: Endings of files that can be read.
-KINDS = (".csv", ".tsv", ".smi", ".txt", ".sdf", ".mol", ".xlsx", ".parquet")
-_BINARY = (".xlsx", ".parquet")  # these are packed already
 #: Column names that hold SMILES, in lower case, the best first.
 SMILES_COLUMNS = (
     *("smiles", "canonical_smiles", "isomeric_smiles", "smi", "structure", "mol", "inchi"),
 )
 ID_COLUMNS = ("id", "name")  # column names that hold names of molecules, in lower case
-_SMILES, _NAME = "smiles", "name"  # columns of files without a header
-_PROBLEM = "\0"  # key of the reason why there is no SMILES; no column has this name
-Cells = dict[str, str]
+_SMILES, _NAME = "smiles", "name"  # columns of files that name none
+_BINARY = (".xlsx", ".parquet")  # these are packed already
 
 
 class InputError(ConfigError):
@@ -55,19 +51,26 @@ class TypedSmiles:
 
     smiles_column, id_column = _SMILES, ""
     values: tuple[str, ...] = ()  # other columns
+    nothing = "The SMILES is empty. Type one, such as CCO."
 
     def __init__(self, smiles: Sequence[str]) -> None:
         # bytes of the terminal that are no text arrive as lone surrogates, which no file can hold
         self.smiles = tuple(one.encode("utf-8", "replace").decode() for one in smiles)
 
     def __iter__(self) -> Iterator[Record]:
-        for row, smiles in enumerate(self.smiles, start=1):
-            problem = "" if smiles.strip() else "The SMILES is empty. Type one, such as CCO."
-            yield read_inchi(Record(row, str(row), smiles.strip(), {}, problem))
+        for row, cells in enumerate(self.rows(), start=1):
+            smiles, name = (cells.get(k, "").strip() for k in (self.smiles_column, self.id_column))
+            values = {key: cells.get(key, "").strip() for key in self.values}
+            problem = "" if smiles else self.nothing
+            yield read_inchi(Record(row, name or str(row), smiles, values, problem))
+
+    def rows(self) -> Iterator[Mapping[str, str]]:
+        """Yields the cells of each record, by column."""
+        return ({_SMILES: smiles} for smiles in self.smiles)
 
     def count(self) -> int:
         """Returns the number of records."""
-        return len(self.smiles)
+        return sum(1 for _ in self.rows())
 
     def chunks(self, size: int) -> Iterator[tuple[Record, ...]]:
         """Yields the records in groups of `size`, which are the same in every reading."""
@@ -89,12 +92,12 @@ class Reader(TypedSmiles):
     """
 
     def __init__(self, path: str | Path, *, smiles_column: str = "", id_column: str = "") -> None:
-        self.path, self.kind = Path(path), file_kind(path)
+        self.path, self._lines = Path(path), _READERS[file_kind(path)]
         if not self.path.is_file():
             what = "is a folder" if self.path.is_dir() else "does not exist"
             raise InputError(f"{self.path} {what}. Name a file that ends in {', '.join(KINDS)}.")
         with _readable(self.path):
-            self.columns = self._header()
+            self.columns = next(self._lines(self.path), [])
         if not self.columns:
             raise InputError(f"{self.path} is empty. It must hold one molecule or more.")
         single = [name for name in self.columns if name and self.columns.count(name) == 1]
@@ -102,51 +105,29 @@ class Reader(TypedSmiles):
         usual = next((by_name[name] for name in SMILES_COLUMNS if name in by_name), "")
         if not smiles_column and not usual:
             raise InputError(
-                f"{self.path} must have a column of SMILES, named {_listed(SMILES_COLUMNS[:3])} or "
-                f"so (got {_listed(self.columns)}). Name it with --smiles-column."
+                f"{self.path} must have a column of SMILES, named {listed(SMILES_COLUMNS[:3])} or "
+                f"so (got {listed(self.columns)}). Name it with --smiles-column; where the first "
+                "line holds a molecule, write names of columns above it."
             )
         self.smiles_column = self._checked(smiles_column or usual)
         names = (by_name[name] for name in ID_COLUMNS if by_name.get(name) in single)
         self.id_column = self._checked(id_column) if id_column else next(names, "")
         own = (self.smiles_column, self.id_column)
         self.values = tuple(name for name in single if name not in own)
+        self.nothing = f"The cell of column {self.smiles_column!r} is empty."
+        if self._lines is _structures:
+            self.nothing = "RDKit cannot read this entry, or it has no atoms."
 
-    def __iter__(self) -> Iterator[Record]:
-        for row, cells in enumerate(self._rows(), start=1):
-            smiles = cells.get(self.smiles_column, "").strip()
-            name = cells.get(self.id_column, "").strip() if self.id_column else ""
-            problem = cells.get(_PROBLEM, "")
-            if not smiles and not problem:
-                problem = f"The cell of column {self.smiles_column!r} is empty."
-            values = {key: cells.get(key, "").strip() for key in self.values}
-            yield read_inchi(Record(row, name or str(row), smiles, values, problem))
-
-    def count(self) -> int:
-        return sum(1 for _ in self._rows())
+    def rows(self) -> Iterator[Mapping[str, str]]:
+        with _readable(self.path):
+            lines = self._lines(self.path)
+            header = next(lines)
+            for line in lines:
+                yield dict(zip(header, line, strict=False))
 
     def digest(self) -> str:
         with self.path.open("rb") as file:
             return hashlib.file_digest(file, "sha256").hexdigest()
-
-    def check_columns(self, names: Sequence[str]) -> None:
-        """Raises unless these are columns beside those of SMILES and names."""
-        for name in names:
-            if self._checked(name) not in self.values:
-                raise InputError(
-                    f"Column {name!r} of {self.path} must be another than that of SMILES or names."
-                )
-
-    def _rows(self) -> Iterator[Cells]:
-        with _readable(self.path):
-            yield from _ROWS.get(self.kind, _table_rows)(self.path)
-
-    def _header(self) -> list[str]:
-        if self.kind == ".parquet":
-            return [str(name) for name in _parquet(self.path).schema_arrow.names]
-        if self.kind not in _ROWS:
-            return next(_lines(self.path), [])
-        names = (key for cells in islice(self._rows(), 100) for key in cells if key != _PROBLEM)
-        return list(dict.fromkeys(names))
 
     def _checked(self, name: str) -> str:
         if self.columns.count(name) == 1:
@@ -154,7 +135,7 @@ class Reader(TypedSmiles):
         if name in self.columns:
             said = f"must have one column {name!r} (got several). Rename them."
         else:
-            said = f"has no column {name!r}; it has {_listed(self.columns)}. Name one of these."
+            said = f"has no column {name!r}; it has {listed(self.columns)}. Name one of these."
         raise InputError(f"{self.path} {said}")
 
 
@@ -177,9 +158,9 @@ def file_kind(path: str | Path) -> str:
     >>> file_kind("screen.CSV.gz")
     '.csv'
     """
-    name = Path(path).name.lower().removesuffix(".gz")
-    kind = next((kind for kind in KINDS if name.endswith(kind)), None)
-    if kind is None or (name != Path(path).name.lower() and kind in _BINARY):
+    name = Path(path).name.lower()
+    kind = Path(name.removesuffix(".gz")).suffix
+    if kind not in KINDS or (name.endswith(".gz") and kind in _BINARY):
         raise InputError(f"{path} must end in {', '.join(KINDS)} (got {Path(path).suffix!r}).")
     return kind
 
@@ -190,7 +171,8 @@ def is_file_name(word: str) -> bool:
     return is_named or os.path.exists(word)  # a SMILES may be too long for `Path.exists`
 
 
-def _listed(names: Sequence[str]) -> str:
+def listed(names: Sequence[str]) -> str:
+    """Returns names of columns in words, the first of very many."""
     shown = ", ".join(repr(name) for name in names[:20])
     return shown + (f" and {len(names) - 20} more" if len(names) > 20 else "")
 
@@ -207,56 +189,29 @@ def _readable(path: Path) -> Iterator[None]:
         raise InputError(f"{path} cannot be read ({reason}). Write it again.") from error
 
 
+# Readers yield the names of columns, then the cells of each line; nothing at all of an empty file.
+
+
+def _open(path: Path, mode: str = "rb", **words: Any) -> IO[Any]:
+    opened: Any = gzip.open if path.name.lower().endswith(".gz") else open
+    return opened(path, mode, **words)
+
+
 def _text(path: Path) -> IO[str]:
     """Opens a text file of UTF-8 or, with a mark at its start, UTF-16.
 
     Bytes that are neither become question marks; a file with zeros among its letters is refused.
     """
-    opened = gzip.open if path.name.lower().endswith(".gz") else open
-    with opened(path, "rb") as file:
+    with _open(path) as file:
         start = file.read(200)
     encoding = "utf-16" if start[:2] in (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE) else "utf-8-sig"
     if encoding != "utf-16" and b"\0" in start:
         raise InputError(f"{path} must be text in UTF-8 (got bytes that are zero). Convert it.")
-    return opened(path, "rt", encoding=encoding, errors="replace", newline="")
-
-
-def _table_rows(path: Path) -> Iterator[Cells]:
-    lines = _lines(path)
-    header = next(lines, [])
-    for line in lines:
-        if any(line):
-            yield dict(zip(header, line, strict=False))
-
-
-def _lines(path: Path) -> Iterator[list[str]]:
-    """Yields names of columns, then the cells of each line.
-
-    Where one place of the first two lines holds a SMILES, there are no names; they are made.
-    """
-    lines = _sheet(path) if path.suffix.lower() == ".xlsx" else _cells(path)
-    first = next(lines, [])
-    second = next(lines, first)
-    headings = {cell.strip().lower() for cell in first} & {*SMILES_COLUMNS}
-    pairs = () if headings else enumerate(zip(first, second, strict=False))
-    place = next((place for place, cells in pairs if all(map(_is_molecule, cells))), None)
-    if place is not None:
-        names = [f"column {number}" for number in range(1, len(first) + 1)]
-        yield [*names[:place], _SMILES, *names[place + 1 :]]
-    yield from chain([first], () if second is first else [second], lines)
-
-
-def _is_molecule(cell: str) -> bool:
-    """Returns whether a cell holds a SMILES or an InChI, and not a word or a number."""
-    record = read_inchi(Record(0, "", cell.strip()[:1000], {}))
-    try:
-        return not record.problem and parse_smiles(record.smiles).GetNumAtoms() > 0
-    except (NicegnnError, ImportError):
-        return False
+    return _open(path, "rt", encoding=encoding, errors="replace", newline="")
 
 
 def _cells(path: Path) -> Iterator[list[str]]:
-    """Yields the cells of each line of a text; its first line tells what stands between them."""
+    """Reads a text whose first line tells what stands between cells."""
     csv.field_size_limit(1 << 30)
     with _text(path) as file:
         header, begin = file.readline(), 1
@@ -264,7 +219,8 @@ def _cells(path: Path) -> Iterator[list[str]]:
         lines = csv.reader(chain([header], file), delimiter=between, strict=True)
         try:
             for line in lines:
-                yield line
+                if any(line):
+                    yield line
                 begin = lines.line_num + 1
         except csv.Error as error:
             raise csv.Error(
@@ -272,52 +228,68 @@ def _cells(path: Path) -> Iterator[list[str]]:
             ) from error
 
 
+def _names(path: Path) -> Iterator[list[str]]:
+    """Reads lines of a SMILES and a name; remarks begin with ``#``."""
+    with _text(path) as file:
+        lines = (line for line in map(str.strip, file) if line and line[0] != "#")
+        for number, line in enumerate(lines):
+            smiles, *name = line.split(maxsplit=1)
+            if number == 0:
+                yield [_SMILES, _NAME]
+            if number > 0 or smiles.lower() not in SMILES_COLUMNS:
+                yield [smiles, *name]
+
+
+def _structures(path: Path) -> Iterator[list[str]]:
+    """Reads structures, whose columns are the fields of the first hundred; a broken one has none.
+
+    A title is a name; that of a ``.mol`` file is also its own.
+    """
+    chem = require_rdkit()
+    with _open(path) as file, require_rdkit("rdkit.rdBase").BlockLogs():
+        entries = map(_fields, chem.ForwardSDMolSupplier(file))
+        first = [*islice(entries, 100)]
+        columns = list(dict.fromkeys(name for entry in first for name in entry))
+        yield columns
+        for entry in chain(first, entries):
+            if file_kind(path) == ".mol" and not entry[_NAME]:
+                entry[_NAME] = path.stem
+            yield [entry.get(name, "") for name in columns]
+
+
+def _fields(mol: Any) -> dict[str, str]:
+    if mol is None:
+        return {_SMILES: "", _NAME: ""}
+    own = {key: str(mol.GetProp(key)) for key in mol.GetPropNames()}
+    title = mol.GetProp("_Name") if mol.HasProp("_Name") else ""
+    return {**own, _SMILES: require_rdkit().MolToSmiles(mol), _NAME: title}
+
+
 def _sheet(path: Path) -> Iterator[list[str]]:
-    """Yields the lines of the first sheet of a spreadsheet."""
+    """Reads the first sheet of a spreadsheet."""
     book = require("openpyxl", "spreadsheets").load_workbook(path, read_only=True, data_only=True)
     for line in book.worksheets[0].iter_rows(values_only=True):
-        yield ["" if cell is None else str(cell) for cell in line]
+        if any(cell not in (None, "") for cell in line):
+            yield _words(line)
     book.close()
 
 
-def _smi_rows(path: Path) -> Iterator[Cells]:
-    with _text(path) as file:
-        for number, line in enumerate(file):
-            smiles, *name = line.strip().split(maxsplit=1)[:2] or [""]
-            is_header = number == 0 and smiles.lower() in SMILES_COLUMNS
-            if smiles and not is_header and not smiles.startswith("#"):
-                yield {_SMILES: smiles, _NAME: name[0] if name else ""}
+def _parquet(path: Path) -> Iterator[list[str]]:
+    file = require("pyarrow.parquet", "tables").ParquetFile(path)
+    yield list(file.schema_arrow.names)
+    for batch in file.iter_batches(batch_size=1024):
+        yield from map(_words, zip(*(column.to_pylist() for column in batch.columns), strict=True))
 
 
-def _sdf_rows(path: Path) -> Iterator[Cells]:
-    chem, is_packed = require_rdkit(), path.name.lower().endswith(".gz")
-    with (
-        gzip.open(path) if is_packed else path.open("rb") as file,
-        require_rdkit("rdkit.rdBase").BlockLogs(),
-    ):
-        for mol in chem.ForwardSDMolSupplier(file):
-            if mol is None:
-                yield {_SMILES: "", _NAME: "", _PROBLEM: "RDKit cannot read this entry."}
-                continue
-            fields = {key: str(mol.GetProp(key)) for key in mol.GetPropNames()}
-            title = mol.GetProp("_Name") if mol.HasProp("_Name") else ""
-            name = title or (path.stem if path.suffix == ".mol" else "")
-            yield {**fields, _SMILES: chem.MolToSmiles(mol), _NAME: name}
+def _words(line: Sequence[Any]) -> list[str]:
+    return ["" if cell is None else str(cell) for cell in line]
 
 
-def _parquet(path: Path) -> Any:
-    return require("pyarrow.parquet", "tables").ParquetFile(path)
-
-
-def _parquet_rows(path: Path) -> Iterator[Cells]:
-    for batch in _parquet(path).iter_batches(batch_size=1024):
-        for cells in batch.to_pylist():
-            yield {key: "" if value is None else str(value) for key, value in cells.items()}
-
-
-#: Readers of files that are no tables with lines of cells.
-_ROWS: dict[str, Callable[[Path], Iterator[Cells]]] = {
-    **dict.fromkeys((".smi", ".txt"), _smi_rows),
-    **dict.fromkeys((".sdf", ".mol"), _sdf_rows),
-    ".parquet": _parquet_rows,
+_READERS: dict[str, Callable[[Path], Iterator[list[str]]]] = {
+    **dict.fromkeys((".csv", ".tsv"), _cells),
+    **dict.fromkeys((".smi", ".txt"), _names),
+    **dict.fromkeys((".sdf", ".mol"), _structures),
+    ".xlsx": _sheet,
+    ".parquet": _parquet,
 }
+KINDS = tuple(_READERS)  # endings of files that can be read

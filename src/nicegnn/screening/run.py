@@ -1,20 +1,19 @@
 """A run over molecules: read as a stream, explained by workers, left as one row per molecule.
 
-The folder has ``shards/000000.parquet`` and so on (see `tables.ROW`), ``rejects.csv``,
-``settings.toml``, and ``result.json`` when all is done; `nicegnn explain` also leaves tables and
-pictures (see `outputs`). A shard appears when it is whole. After a kill at any moment the same
-command goes on with the shards that are missing, and several processes may write the same run. What
-is in a row depends on the molecule, the model, the seed and the size of shards, which is kept: not
-even rounding depends on workers or stops.
+The folder has ``shards/000000.parquet`` and so on (see `tables.ROW`), ``rejects.csv``, and
+``run.json`` with all settings and what the rows depend on; `outputs` adds tables and pictures. A
+shard appears when it is whole. After a kill at any moment the same command goes on with the shards
+that are missing, and several processes may write the same run. What is in a row depends on the
+molecule, the model, the seed and the size of shards: not even rounding depends on workers or stops.
 """
 
 from __future__ import annotations
 
 import json
-import shutil
+import os
 import time
 from collections.abc import Iterator, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from functools import lru_cache
 from itertools import groupby
 from operator import itemgetter
@@ -25,12 +24,11 @@ import nicegnn
 from nicegnn.errors import ConfigError, StoreError
 from nicegnn.explain.nice import NICE
 from nicegnn.pretrained import Pretrained
-from nicegnn.pretrained.chemprop import CHEMPROP
 from nicegnn.pretrained.ensemble import Ensemble
 from nicegnn.progress import progress_bar
 from nicegnn.screening.engines import Block, do_all
-from nicegnn.screening.explaining import asked_words, explain_rows, num_outputs
-from nicegnn.screening.loading import PROBE, file_and_label, load_words
+from nicegnn.screening.explaining import answers, explain_rows, num_outputs
+from nicegnn.screening.loading import PROBE, load_words
 from nicegnn.screening.reading import TypedSmiles
 from nicegnn.screening.settings import ModelConfig, RunConfig
 from nicegnn.screening.tables import (
@@ -43,31 +41,20 @@ from nicegnn.screening.tables import (
     read_table,
     write_table,
 )
-from nicegnn.store import check_fields, write_json, write_text
+from nicegnn.store import check_fields, write_json
 
-_RUN, RESULT, SETTINGS = "run.json", "result.json", "settings.toml"
-#: What a run, and what `nicegnn explain` makes of it, leaves in a folder.
-_LEFT = (
-    *("shards", "svg", "rejects.csv", "gallery.html", "molecules.sdf", "molecules.xlsx"),
-    *(f"{t}.{kind}" for t in ("molecules", "bonds", "atoms") for kind in ("csv", "parquet")),
-    *(SETTINGS, RESULT, _RUN),
-)
+_RUN = "run.json"
 
 
 @dataclass(frozen=True)
 class RunResult:
     """What a run left behind."""
 
-    folder: str
     num_molecules: int  # records of the input
     num_explained: int
     num_rejected: int
     resumed: int  # molecules that an earlier run had finished
-    num_shards: int
     num_outputs: int  # rows of a molecule, more than one for several endpoints
-    seconds: float  # of this run, from the first block to the last
-    molecules_per_second: float  # of this run
-    files: dict[str, str]  # what is where
 
 
 @dataclass(frozen=True)
@@ -76,18 +63,20 @@ class ShardWork:
 
     config: RunConfig
     folder: Path  # of the shards
-    origin: tuple[tuple[str, str], ...]  # hashes of model and explainer
-    own: tuple[str, ...] = ()  # the user's columns, by their names in rows
+    origin: Mapping[str, str]  # hashes of model and explainer
+    start: Path  # folder that names of files and modules are meant from
 
     def __call__(self, block: Block) -> int:
         """Returns the number of molecules."""
+        os.chdir(self.start)  # a worker of Ray may be elsewhere
         config, subject = self.config, load_once(self.config.model)
-        if tuple(sorted(subject.origin.items())) != self.origin:
+        if subject.origin != self.origin:
             raise StoreError(
                 f"The model {config.model.model} or its explainer differs from the one at the "
                 "start of the run. Let all workers read the same files."
             )
-        schema = {**ROW, **(ATOMS if config.atoms else {}), **dict.fromkeys(self.own, str)}
+        own = own_names(block.records[0].values).values()
+        schema = {**ROW, **(ATOMS if config.atoms else {}), **dict.fromkeys(own, str)}
         if isinstance(subject.explainer, Ensemble):
             schema |= {**ENSEMBLE, **dict.fromkeys(subject.explainer.columns, str)}
         rows = explain_rows(block.records, subject, config)
@@ -107,24 +96,20 @@ def shard_path(folder: Path, number: int) -> Path:
 
 
 def run(
-    molecules: TypedSmiles,
-    config: RunConfig,
-    out: str | Path,
-    *,
-    overwrite: bool = False,
-    progress: bool = False,
+    molecules: TypedSmiles, config: RunConfig, out: str | Path, *, progress: bool = False
 ) -> RunResult:
-    """Explains all molecules into the folder `out`, or goes on with what an earlier run left.
-
-    With ``overwrite`` what another run left in the folder is deleted.
-    """
-    out, config = Path(out), config.with_(model=_absolute(config.model))
-    subject = load_once(config.model)
-    _try(subject, config)
-    total, size = molecules.count(), config.shard_size
+    """Explains all molecules into the folder `out`, or goes on with what an earlier run left."""
+    out, subject = Path(out), load_once(config.model)
+    if config.student != "no" and not isinstance(subject.explainer, NICE):
+        raise ConfigError(
+            f"`student` needs the explainer nice (got {subject.explainer.name!r}). Leave it out."
+        )
+    answers(subject, [subject.featurizer(PROBE)], config)  # else all are rejected for its error
+    total, size, each = molecules.count(), config.shard_size, num_outputs(subject)
     if total == 0:
         raise ConfigError("There are no molecules to explain: the file has a header and no rows.")
-    settings = ("atoms", "student", "max_atoms", "shard_size")
+    shards = out / "shards"
+    paths = [shard_path(shards, number) for number in range(-(-total // size))]
     identity = {  # what the rows of a run depend on
         "nicegnn": nicegnn.__version__,
         "molecules": molecules.digest(),
@@ -133,14 +118,11 @@ def run(
         **subject.origin,
         "classes": list(subject.card.classes),
         "seed": config.model.seed,
-        **{name: getattr(config, name) for name in settings},
+        "shards": len(paths),
+        **{name: getattr(config, name) for name in ("atoms", "student", "max_atoms", "shard_size")},
     }
-    _open_folder(out, identity, overwrite)
-    write_text(out / SETTINGS, config.to_toml())
-    shards, own = out / "shards", tuple(own_names(molecules.values).values())
-    work = ShardWork(config, shards.absolute(), tuple(sorted(subject.origin.items())), own)
-    each = num_outputs(subject)
-    paths = [shard_path(shards, number) for number in range(-(-total // size))]
+    _check_folder(out, identity, config)
+    work = ShardWork(config, shards.absolute(), subject.origin, Path.cwd())
     missing = {  # a shard that is not whole counts as missing
         number
         for number, path in enumerate(paths)
@@ -165,95 +147,45 @@ def run(
     finally:
         for part in shards.glob(".*.part"):  # of workers that were killed
             part.unlink(missing_ok=True)
-    seconds, schema = time.perf_counter() - start, SCHEMAS["rejects"] | dict.fromkeys(own, str)
+    schema = SCHEMAS["rejects"] | dict.fromkeys(own_names(molecules.values).values(), str)
     every = (row for path in paths for row in read_table(path, [*schema]))
     rejected = groupby((row for row in every if row["reason"] is not None), itemgetter("row"))
     firsts = (next(rows) for _, rows in rejected)  # once each
     num_rejected = write_table(out / "rejects.csv", firsts, schema)
-    result = RunResult(
-        folder=str(out),
-        num_molecules=total,
-        num_explained=total - num_rejected,
-        num_rejected=num_rejected,
-        resumed=total - done,
-        num_shards=len(paths),
-        num_outputs=each,
-        seconds=round(seconds, 3),
-        molecules_per_second=round(done / seconds, 2),
-        files={Path(name).stem: str(out / name) for name in ("shards", "rejects.csv", SETTINGS)},
-    )
-    if done or not (out / RESULT).is_file():
-        write_json(out / RESULT, asdict(result))
-    return result
+    return RunResult(total, total - num_rejected, num_rejected, total - done, each)
 
 
-def _absolute(config: ModelConfig) -> ModelConfig:
-    """Returns the settings with full paths: workers may be elsewhere."""
-    whole = {}
-    for name in ("model", "background", "explainer"):
-        prefix = CHEMPROP * (name == "model" and config.model.startswith(CHEMPROP))
-        word = getattr(config, name).removeprefix(prefix)
-        file, label = file_and_label(word)
-        if prefix or Path(file).is_file():
-            whole[name] = f"{prefix}{Path(file).absolute()}" + (f":{label}" if label else "")
-    return config.with_(**whole)
-
-
-def _try(subject: Pretrained, config: RunConfig) -> None:
-    """Raises what the explainer says of a small molecule, before all are rejected for it."""
-    if config.student != "no" and not isinstance(subject.explainer, NICE):
-        raise ConfigError(
-            f"`student` needs the explainer nice (got {subject.explainer.name!r}). Leave it out."
-        )
-    words = asked_words(subject, config)
-    if isinstance(subject.explainer, Ensemble):
-        subject.explainer.findings([subject.featurizer(PROBE)], **words)
+def _check_folder(out: Path, identity: dict[str, Any], config: RunConfig) -> None:
+    """Marks the folder as that of this run; one with the rows of another run is refused."""
+    if not (out / _RUN).is_file():
+        write_json(out / _RUN, {**identity, "settings": config.to_dict()})
         return
-    subject.explainer.explain([subject.featurizer(PROBE)], seed=config.model.seed, **words)
-
-
-def _open_folder(out: Path, identity: dict[str, Any], overwrite: bool) -> None:
-    """Prepares the folder for this run; one with the rows of another run is refused."""
-    path = out / _RUN
-    if overwrite and path.is_file():
-        for name in _LEFT:
-            if (out / name).is_dir():
-                shutil.rmtree(out / name, ignore_errors=True)
-            else:
-                (out / name).unlink(missing_ok=True)
-    if not path.is_file():
-        write_json(path, identity)
-        return
-    stored = _read_json(path, {"molecules": str})
+    stored = _read_identity(out)
     differing = [key for key, value in identity.items() if stored.get(key) != value]
     if differing:
         raise ConfigError(
             f"{out} holds the results of another run (other {', '.join(differing)}). Name another "
-            "--out, or delete them with --overwrite."
+            "--out, or delete this folder."
         )
 
 
-def _read_json(path: Path, wanted: Mapping[str, type]) -> dict[str, Any]:
-    """Returns what a run has written as JSON, with these fields."""
+def _read_identity(folder: Path) -> dict[str, Any]:
     try:
-        table = json.loads(path.read_text(encoding="utf-8"))
+        table = json.loads((folder / _RUN).read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:
-        raise StoreError(f"{path} is damaged ({error}). Run again with --overwrite.") from error
-    return check_fields(path, table, wanted)
+        raise StoreError(
+            f"{folder / _RUN} is damaged ({error}). Delete its folder, and run again."
+        ) from error
+    return check_fields(folder / _RUN, table, {"molecules": str, "shards": int})
 
 
 def stored_shards(folder: Path) -> list[Path]:
     """Returns the shards of a finished run, in order."""
-    if not (folder / RESULT).is_file():
+    there = sorted((folder / "shards").glob("*.parquet"))
+    number = _read_identity(folder)["shards"] if (folder / _RUN).is_file() else None
+    if len(there) != number:
         raise StoreError(
-            f"There is no finished run in {folder}. Run `nicegnn explain MOLECULES --out {folder}` "
-            "first."
+            f"There must be a finished run in {folder} (got {len(there)} shards of "
+            f"{number or 'none'}). Run `nicegnn explain MOLECULES --out {folder}` to its end."
         )
-    number = _read_json(folder / RESULT, {"num_shards": int})["num_shards"]
-    there = sum(1 for _ in (folder / "shards").glob("*.parquet"))
-    if not 1 <= number <= there:
-        raise StoreError(
-            f"{folder / RESULT} must count the files in {folder / 'shards'} (got {number} for "
-            f"{there} files). Run again with --overwrite."
-        )
-    return [shard_path(folder / "shards", place) for place in range(number)]
+    return there

@@ -26,8 +26,8 @@ class ModelConfig(Settings):
     featurizer: str = ""  # how SMILES become graphs: a name, or your module:function
     background: str = ""  # file of molecules like those that such a model was trained on
     task: Task = "classification"  # of a module:name; binary has one logit
-    classes: tuple[str, ...] = ()  # names of its classes, in order: a,b
-    explainer: str = ""  # name (see `nicegnn explainers`), or file that an explainer saved
+    classes: tuple[str, ...] = ()  # name of a class, in the order of its outputs; repeat
+    explainer: str = ""  # name, see `nicegnn explainers`
     device: str = "cpu"  # what computes: cpu or cuda
     seed: int = 0  # seed of everything random
 
@@ -55,7 +55,7 @@ class EngineConfig(Settings):
 
 @dataclass(frozen=True)
 class RunConfig(Settings):
-    """All settings of ``nicegnn explain``, as in ``settings.toml``."""
+    """All settings of ``nicegnn explain``."""
 
     molecules: tuple[str, ...] = ()  # SMILES in quotes, or a file such as .csv, .sdf, .xlsx
     smiles_column: str = ""  # column of the SMILES; by default found by its name
@@ -75,7 +75,7 @@ class LearnConfig(Settings):
 
     molecules: str = ""  # file of molecules with labels
     smiles_column: str = ""  # column of the SMILES; by default found by its name
-    label: tuple[str, ...] = ()  # column of the labels or values; several share one model
+    label: tuple[str, ...] = ()  # column of the labels or values; repeat: several share a model
     task: LearnTask = "auto"  # auto: as the column looks
     kind: Literal["gin", "gine"] = "gine"  # gin reads no bond features
     featurizer: str = "rich"  # how SMILES become graphs: rich or elements
@@ -87,7 +87,7 @@ class LearnConfig(Settings):
     learning_rate: Positive = 0.003  # step size of Adam
     teach: bool = False  # also teach a student, for very many molecules
     question: str = ""  # what it predicts, in words
-    classes: tuple[str, ...] = ()  # names of the classes, in the order of their labels: a,b
+    classes: tuple[str, ...] = ()  # name of a class, in the order of the labels; repeat
     unit: str = ""  # unit of a value
     data: str = ""  # where the molecules come from; by default the file's name
     note: str = ""  # what else a reader of the card must know

@@ -15,6 +15,7 @@ from nicegnn.screening.tables import Row, bonds_in, write_table
 from nicegnn.store import write_text
 
 _EXAMPLES = 3
+_BOND = ("groups", "row", "id", "score", "rank")  # what is read of a bond
 #: Words of a status with which a molecule counts: its scores are measured, whatever they are.
 _COUNTED = frozenset({"ok", "insensitive", "look twice", "do not use", "student", "uncertain"})
 
@@ -41,59 +42,51 @@ def summarise(folder: str | Path, *, min_molecules: int = 3) -> list[Line]:
     found, do not count; warnings about the trust in one of them (see `Trust`) do not matter, since
     a mean over molecules is steadier. The lift compares bonds of one molecule with each other.
     """
-    counted = (
-        row
-        for row in stored_rows(Path(folder))
-        if len(row["bond_score"]) and _COUNTED.issuperset(str(row["status"]).split(", "))
-    )
-    columns = ("prediction", "substructure", "row", "id", "score", "is_best", "mean")
-    bonds = require("pandas", "tables").DataFrame(
-        (one for row in counted for one in _bonds(row)), columns=columns
-    )
     key = ["prediction", "substructure"]
+    bonds = require("pandas", "tables").DataFrame(
+        (bond for row in stored_rows(Path(folder)) for bond in _bonds(row)),
+        columns=["prediction", *_BOND, "mean"],
+    )
+    bonds["substructure"] = bonds["groups"].str.removeprefix("fusion bond of ")
     each = bonds.groupby([*key, "row"], sort=False).agg(
         id=("id", "first"),
         bonds=("score", "size"),
         score=("score", "mean"),
         mean=("mean", "first"),
-        is_best=("is_best", "any"),
+        best_rank=("rank", "min"),
     )
-    lines = []
-    for (prediction, name), some in each.groupby(key, sort=False):
-        best = some.sort_values("score", ascending=False, kind="stable")["id"][:_EXAMPLES]
-        line = Line(
-            prediction=prediction,
-            substructure=name,
-            molecules=len(some),
-            bonds=int(some["bonds"].sum()),
-            score=float(some["score"].mean()),
-            spread=float(some["score"].std(ddof=0)),
-            lift=float((some["score"] - some["mean"]).mean()),
-            holds_best=float(some["is_best"].mean()),
-            examples=", ".join(best),
-        )
-        lines.append(line)
-    kept = [line for line in lines if line.molecules >= min_molecules]
-    return sorted(kept, key=lambda line: (-line.lift, -line.molecules, line.substructure))
+    each["lift"], each["holds_best"] = each["score"] - each["mean"], each["best_rank"] == 1
+    kinds = each.groupby(key, sort=False)
+    found = kinds.agg(
+        molecules=("score", "size"),
+        bonds=("bonds", "sum"),
+        score=("score", "mean"),
+        spread=("score", lambda scores: scores.std(ddof=0)),
+        lift=("lift", "mean"),
+        holds_best=("holds_best", "mean"),
+    )
+    best = each.sort_values("score", ascending=False, kind="stable").groupby(key)["id"]
+    found["examples"] = best.agg(lambda ids: ", ".join(ids[:_EXAMPLES]))
+    found = found[found["molecules"] >= min_molecules].reset_index()
+    found = found.sort_values(["lift", "molecules", "substructure"], ascending=[False, False, True])
+    return [Line(**line) for line in found.to_dict("records")]
 
 
 def _bonds(row: Row) -> Iterator[tuple[Any, ...]]:
-    """Yields each bond of a molecule, with the mean score of all of them."""
-    prediction = str(row["prediction"])
-    if math.isnan(float(row["probability"])):
-        prediction = row.get("endpoint") or "all"
-    mean = math.fsum(row["bond_score"]) / len(row["bond_score"])
+    """Yields each bond of a molecule that counts, with the mean score of all of them."""
+    scores = row["bond_score"]
+    if not scores or not _COUNTED.issuperset(str(row["status"]).split(", ")):
+        return
+    is_value = math.isnan(float(row["probability"]))
+    prediction = (row.get("endpoint") or "all") if is_value else str(row["prediction"])
+    mean = math.fsum(scores) / len(scores)
     for bond in bonds_in(row):
-        name = bond["groups"].removeprefix("fusion bond of ")
-        is_best = bond["rank"] == 1
-        yield prediction, name, row["row"], str(row["id"]), bond["score"], is_best, mean
+        yield prediction, *(bond[name] for name in _BOND), mean
 
 
-def write_summary(folder: str | Path, lines: list[Line], title: str) -> dict[str, str]:
+def write_summary(folder: Path, lines: list[Line], title: str) -> list[Path]:
     """Writes ``summary.csv`` and a small page ``summary.html``; returns where they are."""
-    table, page = Path(folder) / "summary.csv", Path(folder) / "summary.html"
+    table, page = folder / "summary.csv", folder / "summary.html"
     write_table(table, map(asdict, lines), get_type_hints(Line))
-    largest = max([line.lift for line in lines if line.lift > 0], default=1.0)
-    rows = [{**asdict(line), "bar": round(80 * max(0.0, line.lift) / largest)} for line in lines]
-    write_text(page, render("summary.html", title=title, rows=rows))
-    return {"table": str(table), "page": str(page)}
+    write_text(page, render("summary.html", title=title, rows=[asdict(line) for line in lines]))
+    return [table, page]

@@ -97,18 +97,14 @@ def own_columns(row: Iterable[str]) -> list[str]:
     return [name for name in row if name not in ours]
 
 
-def schemas_for(row: Iterable[str], substructures: Iterable[str]) -> dict[str, dict[str, type]]:
-    """Returns `SCHEMAS` for rows with these columns."""
-    row = [*row]
-    own, schemas = dict.fromkeys(own_columns(row), str), {k: {**v} for k, v in SCHEMAS.items()}
+def schemas_for(row: Sequence[str], substructures: Iterable[str]) -> dict[str, dict[str, type]]:
+    """Returns `SCHEMAS` of molecules, bonds and atoms for rows with these columns."""
+    schemas = {name: {**SCHEMAS[name]} for name in ("molecules", "bonds", "atoms")}
     schemas["molecules"] |= {f"has {name}": int for name in substructures}
-    schemas["molecules"] |= own
-    schemas["rejects"] |= own
+    schemas["molecules"] |= dict.fromkeys(own_columns(row), str)
     if "endpoint" in row:
-        for name in ("molecules", "bonds", "atoms"):
-            schemas[name] = {**_WHO, "endpoint": str, **schemas[name]}
-        for name in ("bonds", "atoms"):
-            schemas[name]["agreement"] = float  # share of models with this sign
+        schemas = {name: {**_WHO, "endpoint": str, **one} for name, one in schemas.items()}
+        schemas["bonds"]["agreement"] = schemas["atoms"]["agreement"] = float  # of models, in sign
     return schemas
 
 
@@ -122,57 +118,43 @@ def ends_in(row: Row) -> Tensor:
     return torch.tensor([row["atom_a"], row["atom_b"]], dtype=torch.long)
 
 
-def molecules_in(row: Row, patterns: Mapping[str, Any]) -> Iterator[Row]:
-    """Yields the row of the table of molecules, with 1 for each pattern that it has, else 0."""
+def molecule_in(row: Row, patterns: Mapping[str, Any]) -> Row:
+    """Returns the row of the table of molecules, with 1 for each pattern that it has, else 0."""
     mol = molecule_of(row)
     flags = {f"has {name}": int(mol.HasSubstructMatch(p)) for name, p in patterns.items()}
-    yield {**row, "num_atoms": mol.GetNumAtoms(), "num_bonds": mol.GetNumBonds(), **flags}
+    return {**row, "num_atoms": mol.GetNumAtoms(), "num_bonds": mol.GetNumBonds(), **flags}
 
 
 def bonds_in(row: Row) -> Iterator[Row]:
     """Yields the bonds of a row as rows of their own, in the order of the row."""
     mol = molecule_of(row)
-    groups = bond_groups(mol)
-    numbers = zip(*(row[f"bond_{name}"] for name in _SCORED), strict=True)
-    for k, (a, b, scored) in enumerate(zip(row["atom_a"], row["atom_b"], numbers, strict=True)):
+    groups, told = bond_groups(mol), []
+    for a, b in zip(row["atom_a"], row["atom_b"], strict=True):
         bond = mol.GetBondBetweenAtoms(a, b)
-        yield {
-            "row": row["row"],
-            "id": row["id"],
-            "bond": bond.GetIdx(),
-            "atom_a": a,
-            "atom_b": b,
-            "name": "-".join(f"{mol.GetAtomWithIdx(end).GetSymbol()}{end}" for end in (a, b)),
-            "type": str(bond.GetBondType()).lower(),
-            "groups": groups[bond.GetIdx()],
-            **dict(zip(_SCORED, scored, strict=True)),
-            **_of_endpoint(row, "bond_agreement", k),
-        }
+        name = "-".join(f"{mol.GetAtomWithIdx(end).GetSymbol()}{end}" for end in (a, b))
+        told.append({"bond": bond.GetIdx(), "atom_a": a, "atom_b": b, "name": name})
+        told[-1] |= {"type": str(bond.GetBondType()).lower(), "groups": groups[bond.GetIdx()]}
+    return _scored(row, "bond", told)
 
 
 def atoms_in(row: Row) -> Iterator[Row]:
     """Yields the atoms of a row as rows of their own; methods that score bonds alone have none."""
     if row.get("atom_score") is None:
-        return
+        return iter(())
     size = torch.tensor(row["atom_score"]).abs()
     rank = shared_rank(size, torch.zeros(size.numel(), dtype=torch.long), 1).tolist()
-    numbers = zip(row["atom_score"], rank, row["atom_loss"], row["atom_stderr"], strict=True)
-    for atom, scored in zip(molecule_of(row).GetAtoms(), numbers, strict=True):
-        yield {
-            "row": row["row"],
-            "id": row["id"],
-            "atom": atom.GetIdx(),
-            "element": atom.GetSymbol(),
-            **dict(zip(_SCORED, scored, strict=True)),
-            **_of_endpoint(row, "atom_agreement", atom.GetIdx()),
-        }
+    atoms = molecule_of(row).GetAtoms()
+    told = [{"atom": atom.GetIdx(), "element": atom.GetSymbol()} for atom in atoms]
+    return _scored({**row, "atom_rank": rank}, "atom", told)
 
 
-def _of_endpoint(row: Row, name: str, place: int) -> Row:
-    """Returns the cells of a bond or atom that only ensembles have."""
-    if row.get("endpoint") is None:
-        return {}
-    return {"endpoint": row["endpoint"], "agreement": row[name][place]}
+def _scored(row: Row, part: str, told: Sequence[Row]) -> Iterator[Row]:
+    """Yields what is told of each bond or atom, with its molecule and its numbers."""
+    names, who = {name: f"{part}_{name}" for name in _SCORED}, {n: row[n] for n in _WHO}
+    if row.get("endpoint") is not None:
+        names["agreement"], who["endpoint"] = f"{part}_agreement", row["endpoint"]
+    for k, about in enumerate(told):
+        yield {**who, **about, **{name: row[column][k] for name, column in names.items()}}
 
 
 def write_table(path: Path, rows: Iterable[Row], schema: Schema) -> int:

@@ -35,14 +35,19 @@ def random_rank(score: Tensor, batch: Tensor, num_graphs: int, tie: Tensor) -> T
     return rank
 
 
-def random_ties(bonds: Bonds, batch: Tensor, num_graphs: int, seed: int) -> Tensor:
-    """Returns one random number per bond or edge, the same in every batch, int64 ``[M]``."""
-    number = torch.bincount(bonds.batch, minlength=num_graphs)
-    first = torch.full_like(number, torch.iinfo(torch.long).max)
-    first = first.scatter_reduce(0, bonds.batch, bonds.index[0], "amin")  # lower nodes come first
-    u, v = bonds.index - first[bonds.batch]
-    of_bonds = _scramble(number.index_add(0, bonds.batch, _scramble(_scramble(u) + v)))  # [B]
-    key = _scramble(of_bonds + mix(seed, "ties"))
+def random_ties(bonds: Bonds | None, batch: Tensor, num_graphs: int, seed: int) -> Tensor:
+    """Returns one random number per item, int64 ``[M]``, the same in every batch.
+
+    Without the bonds of the graphs, items at the same position of two graphs get the same number.
+    """
+    key = torch.zeros(num_graphs, dtype=torch.long, device=batch.device)
+    if bonds is not None:
+        first = torch.full_like(key, torch.iinfo(torch.long).max)
+        first = first.scatter_reduce(0, bonds.batch, bonds.index[0], "amin")  # lower nodes first
+        u, v = bonds.index - first[bonds.batch]
+        number = torch.bincount(bonds.batch, minlength=num_graphs)
+        key = _scramble(number.index_add(0, bonds.batch, _scramble(_scramble(u) + v)))  # [B]
+    key = _scramble(key + mix(seed, "ties"))
     return _scramble(key[batch] + edge_slots(batch, num_graphs))
 
 

@@ -9,7 +9,7 @@ from torch import Tensor
 
 from nicegnn_lab.bench.rows import Block
 from nicegnn_lab.metrics.atoms import distance_left, evidence
-from nicegnn_lab.metrics.ranking import num_selected, random_rank
+from nicegnn_lab.metrics.ranking import is_selected, random_rank, random_ties
 from nicegnn_lab.studies.atom_scores import NO_SIGN, Ground, only
 
 #: How atoms are removed: they become prototypes, their features zero, or they are taken out.
@@ -26,15 +26,16 @@ def fidelity(ground: Ground, scores: Mapping[str, Tensor]) -> Iterator[Block]:
     of atoms in percent. ``lost_area`` and ``kept_area`` are the mean heights of both curves by the
     trapezoidal rule. Every score is judged by every way, so that none is at home in all of them.
     """
-    batch, clean = ground.batch, ground.clean
-    home, number = batch.batch, batch.ptr.diff()
+    batch, clean, home = ground.batch, ground.clean, ground.batch.batch
     order = [
         own.to(clean) if name in NO_SIGN else evidence(own.to(clean), ground.rise, home)
         for name, own in scores.items()
     ]
-    rank = torch.stack([random_rank(own, home, batch.num_graphs) for own in order])  # [S, V]
-    most = torch.stack([num_selected(number, share) for share in SHARES])[:, home]  # [Q, V]
-    best = (rank.unsqueeze(1) < most).flatten(0, 1)  # [S Q, V]
+    tie = random_ties(None, home, batch.num_graphs, 0)
+    ranks = [random_rank(own, home, batch.num_graphs, tie) for own in order]
+    best = torch.stack(  # [S Q, V]
+        [is_selected(rank, home, batch.num_graphs, share) for rank in ranks for share in SHARES]
+    )
     shares = torch.tensor(SHARES, dtype=torch.double)
     for way in REMOVALS:
         for metric, gone in (("lost", best), ("kept", ~best)):

@@ -33,7 +33,7 @@ function card(m) {
     care.title = m.status.split(", ").map(one => ADVICE[one]).join(" ");
     box.append(care);
   }
-  for (const k of m.groups) if (k < ASKED.length) box.append(element("span", ASKED[k], "badge"));
+  for (const name of m.groups) if (ASKED.includes(name)) box.append(element("span", name, "badge"));
   for (const words of m.own) box.append(element("div", words, "q"));
   box.append(element("code", m.smiles));
   box.molecule = m;
@@ -56,7 +56,7 @@ function choose() {
   chosen = MOLECULES.filter(m => (!kind || m.prediction === kind) && (!least || +m.prediction >= +least)
     && (!most || +m.prediction <= +most) && (!status || m.status.split(", ").includes(status))
     && (!value("fit") || (value("fit") === "1") === !m.limits)
-    && (!group || (group[0] === "-" ? !m.groups.includes(-group - 1) : m.groups.includes(+group)))
+    && (!group || (group[0] === "+") === m.groups.includes(group.slice(1)))
     && (!text || m.endpoint.toLowerCase().includes(text) || m.smiles.toLowerCase().includes(text) || m.id.toLowerCase().includes(text)));
   const of = m => key === "value" ? +m.prediction : m[key], sign = down ? -1 : 1;
   chosen.sort((a, b) => {

@@ -1,6 +1,7 @@
 // The table of substructures: sorted by a column, filtered by prediction, kind and text.
 const $ = id => document.getElementById(id);
 const body = document.querySelector("tbody");
+const longest = Math.max(...ROWS.map(row => row.lift), 0) || 1;
 let key = "lift", down = true;
 
 for (const value of new Set(ROWS.map(row => row.prediction))) $("prediction").add(new Option(value, value));
@@ -23,7 +24,7 @@ function show() {
     cell(row.prediction, "text"); cell(row.substructure, "text");
     cell(row.molecules); cell(row.bonds);
     const lift = cell(""), bar = document.createElement("span");
-    bar.className = "bar"; bar.style.width = `${row.bar}px`;
+    bar.className = "bar"; bar.style.width = `${80 * Math.max(row.lift, 0) / longest}px`;
     lift.append(bar, row.lift.toFixed(3));
     cell(row.score.toFixed(3)); cell(row.spread.toFixed(3)); cell(`${(100 * row.holds_best).toFixed(0)} %`);
     cell(row.examples, "text");
