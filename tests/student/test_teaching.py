@@ -55,7 +55,7 @@ def taught(
     seed: int = 0,
 ) -> tuple[StudentNetwork, TeachReport]:
     return teach_student(
-        explain, num_graphs, config, is_ordered=False, seed=seed, progress=False, chunk=100
+        explain, num_graphs, config, seed=seed, progress=False, chunk=100
     )
 
 
@@ -110,7 +110,8 @@ def test_one_in_ten_graphs_is_above_the_limit() -> None:
 def test_compressed_losses_come_back() -> None:
     net = StudentNetwork(3, 0, 2)
     loss = torch.tensor([-3.0, 0.0, 0.1, 2.0, 40.0])
-    net.scale_losses(loss)
+    nothing = torch.zeros(2, dtype=torch.long)
+    net.standardise(BondView(torch.ones(2, 3), nothing, nothing[:0], torch.ones(2, 0), nothing), loss)
     value = net.compressed(loss)
     assert float(value.mean()) == pytest.approx(0, abs=1e-6)
     assert float(value.std(unbiased=False)) == pytest.approx(1)

@@ -32,23 +32,18 @@ class BondView:
         return self.home[self.ends[0]]
 
 
-def node_states(query: Query) -> Tensor:
-    """Returns the states of each node, of the input and all layers, ``[V, D]``."""
-    batch, states = query.case.batch, list(query.states)
+def view_bonds(query: Query) -> BondView:
+    """Returns what the student reads of a query."""
+    case, batch, states = query.case, query.case.batch, list(query.states)
     if isinstance(batch.get("x"), Tensor):
         x = batch.x.flatten(1) if batch.x.dim() > 1 else batch.x.unsqueeze(1)
         states.insert(0, x.nan_to_num(0, 0, 0))  # a model that does not read x may have NaN there
-    return torch.cat([state.to(query.clean.dtype) for state in states], dim=1)
-
-
-def view_bonds(query: Query) -> BondView:
-    """Returns what the student reads of a query."""
-    case, batch = query.case, query.case.batch
+    state = torch.cat([one.to(query.clean.dtype) for one in states], dim=1)
     edge, edge_attr = query.clean.new_zeros(case.bonds.batch.numel(), 0), batch.get("edge_attr")
     if isinstance(edge_attr, Tensor) and query.target.may_read("edge_attr"):
         feature = edge_attr.flatten(1) if edge_attr.dim() > 1 else edge_attr.unsqueeze(1)
         edge = case.bonds.mean(feature.to(edge.dtype).t()).t()
-    return BondView(node_states(query), batch.batch, case.bonds.index, edge, query.explained + 1)
+    return BondView(state, batch.batch, case.bonds.index, edge, query.explained + 1)
 
 
 class StudentNetwork(nn.Module):
@@ -62,14 +57,10 @@ class StudentNetwork(nn.Module):
     Symbols: :math:`h` -> ``state`` of a `BondView`, ``[V, D]``, standardised; :math:`a` ->
     ``edge``; :math:`n` -> :math:`e` normalised to mean 0 and spread 1;
     :math:`\bar n_u, \bar n_G` -> means over the bonds of a node and of a graph; :math:`y` ->
-    ``label``. The second line runs twice. It tells a bond what its
-    neighbours and its graph are like. A linear map of :math:`n_{uv}` for each class gives the value
-    :math:`t`, and the logarithm of its error; a loss is :math:`s = u \sinh(c + d\, t)`, with
-    ``unit``, ``centre`` and ``spread``.
-
-    Args:
-        num_labels: classes and one more, see `BondView`.
-        is_ordered: whether the two ends of a bond are told apart (directed graphs).
+    ``label``. The second line runs twice. It tells a bond what its neighbours and its graph are
+    like. A linear map of :math:`n_{uv}` for each class, of which there are ``num_labels`` with the
+    0 of a `BondView`, gives the value :math:`t` and the logarithm of its error; a loss is
+    :math:`s = u \sinh(c + d\, t)`, with ``unit``, ``centre`` and ``spread``.
     """
 
     mean: Tensor  # of the inputs, [D + K]
@@ -81,17 +72,9 @@ class StudentNetwork(nn.Module):
     centre: Tensor  # mean of compressed losses, a number
     spread: Tensor  # spread of compressed losses, a number
 
-    def __init__(
-        self,
-        state_size: int,
-        edge_size: int,
-        num_labels: int,
-        *,
-        is_ordered: bool = False,
-    ) -> None:
+    def __init__(self, state_size: int, edge_size: int, num_labels: int) -> None:
         super().__init__()
         self.shape = {"state_size": state_size, "edge_size": edge_size, "num_labels": num_labels}
-        self.shape["is_ordered"] = self.is_ordered = is_ordered
         self.register_buffer("mean", torch.zeros(state_size + edge_size))
         self.register_buffer("scale", torch.ones(state_size + edge_size))
         self.register_buffer("taught", torch.zeros(num_labels, dtype=torch.bool))
@@ -99,7 +82,7 @@ class StudentNetwork(nn.Module):
         self.register_buffer("limit", torch.tensor(torch.inf))
         for name, value in (("unit", 1.0), ("centre", 0.0), ("spread", 1.0)):
             self.register_buffer(name, torch.tensor(value))
-        self.first = nn.Linear(state_size, _HIDDEN * (2 if is_ordered else 1), bias=False)
+        self.first = nn.Linear(state_size, _HIDDEN, bias=False)
         self.gap = nn.Linear(state_size, _HIDDEN, bias=False)
         self.context = nn.Linear(state_size, _HIDDEN, bias=False)
         self.edge = nn.Linear(edge_size, _HIDDEN, bias=False) if edge_size else None
@@ -108,16 +91,13 @@ class StudentNetwork(nn.Module):
         self.norm = nn.LayerNorm(_HIDDEN)
         self.last = nn.Linear(_HIDDEN, 2 * num_labels)
 
-    def standardise(self, view: BondView) -> None:
-        """Fixes mean and spread of the inputs from a sample."""
+    def standardise(self, view: BondView, loss: Tensor) -> None:
+        """Fixes mean and spread of the inputs, and how losses are compressed, from a sample."""
         size = view.state.size(1)
         for part, value in ((slice(size), view.state), (slice(size, None), view.edge)):
             if value.numel():
                 self.mean[part] = value.mean(0)
                 self.scale[part] = value.std(0, unbiased=False).clamp(min=1e-6)
-
-    def scale_losses(self, loss: Tensor) -> None:
-        """Fixes how losses are compressed, from a sample, ``[M]``."""
         self.unit.copy_(loss.abs().mean().clamp(min=1e-6))
         small = (loss / self.unit).asinh()
         self.centre.copy_(small.mean())
@@ -142,20 +122,17 @@ class StudentNetwork(nn.Module):
                 "graphs with the features of those in teach()."
             )
         size = view.state.size(1)
-        (mean, edge_mean), (scale, edge_scale) = (
-            (one[:size], one[size:]) for one in (self.mean, self.scale)
-        )
-        h = ((view.state - mean) / scale).clamp(-_CLAMP, _CLAMP)  # [V, D]
+        h = ((view.state - self.mean[:size]) / self.scale[:size]).clamp(-_CLAMP, _CLAMP)  # [V, D]
         (u, v), graph = view.ends, view.graph
         num_nodes, num_graphs = h.size(0), view.label.numel()
         degree = _count(view.ends.reshape(-1), num_nodes, h)  # bonds of each node, [V, 1]
         atoms, number = (_count(where, num_graphs, h) for where in (view.home, graph))  # [B, 1]
         mean_state = _sum(h, view.home, num_graphs) / atoms  # [B, D]
-        first = self.first(h).chunk(2 if self.is_ordered else 1, dim=1)
-        e = first[0][u] + first[-1][v] + self.gap((h[u] - h[v]).abs())  # [M, H]
+        first = self.first(h)
+        e = first[u] + first[v] + self.gap((h[u] - h[v]).abs())  # [M, H]
         e = e + (self.context(mean_state) + self.offset[0][view.label])[graph]
         if self.edge is not None:
-            e = e + self.edge((view.edge - edge_mean) / edge_scale)
+            e = e + self.edge((view.edge - self.mean[size:]) / self.scale[size:])
         e = e.relu()
         for one, offset in zip(self.rounds, self.offset[1:], strict=True):
             e = one(e, view, degree, number, offset[view.label])

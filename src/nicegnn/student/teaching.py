@@ -66,7 +66,6 @@ class TeachReport:
     num_held_out: int  # those of them that were not learned from
     rank_correlation: float  # of student and teacher, over the bonds of a graph, mean
     coverage: float  # share of the bonds whose error is within the bar; at least 0.683 is meant
-    coverage_twice: float  # within two error bars; at least 0.954 is meant
 
 
 def teach_student(
@@ -74,10 +73,9 @@ def teach_student(
     num_graphs: int,
     config: TeachConfig,
     *,
-    is_ordered: bool,
     seed: int,
     progress: bool,
-    chunk: int = 128,
+    chunk: int,
 ) -> tuple[StudentNetwork, TeachReport]:
     r"""Returns a student that has learned what its teacher says, and how well.
 
@@ -87,13 +85,9 @@ def teach_student(
     Symbols: :math:`v, \log\sigma` -> value and logarithm of the error by the network; :math:`w` ->
     ``wanted`` of a `Lesson`, compressed; :math:`a` -> 0.1. In the second term the difference is a
     constant: it teaches the error. Its weight is small, because both read the same states, and with
-    equal weights the values became worse (rank correlation 0.922 against 0.936, on
-    Fluoride-Carbonyl).
+    equal weights the values became worse.
 
-    Args:
-        explain: asks the teacher about numbered graphs, ``[B]``; at most ``chunk`` at a time.
-        num_graphs: graphs there are; at most ``config.max_graphs`` of them, drawn at random, are
-            explained.
+    ``explain`` asks the teacher about numbered graphs, ``[B]``, at most ``chunk`` at a time.
     """
     if not isinstance(config, TeachConfig):
         raise ConfigError(
@@ -109,15 +103,15 @@ def teach_student(
         for first in range(0, most, chunk):
             parts.append(explain(order[first : first + chunk]))
             advance(min(first + chunk, most), "")
-    lesson = join_lessons(parts)
+    lesson = _joined(parts)
     number = torch.arange(most)  # held-out graphs are spread evenly over all
     is_held_out = ((number + 1) * _HELD_OUT).ceil() > (number * _HELD_OUT).ceil()
     learned, held_out = (lesson.take(number[one]) for one in (~is_held_out, is_held_out))
-    net = _train(learned, config.epochs, is_ordered, mix(seed, "train"), progress)
+    net = _train(learned, config.epochs, mix(seed, "train"), progress)
     return net, TeachReport(most, int(is_held_out.sum()), *_calibrate(net, held_out))
 
 
-def join_lessons(parts: Sequence[Lesson]) -> Lesson:
+def _joined(parts: Sequence[Lesson]) -> Lesson:
     """Joins lessons into one; nodes and graphs count on from part to part."""
     values: dict[str, list[Tensor]] = {one.name: [] for one in fields(BondView)}
     nodes, graphs = 0, 0
@@ -131,17 +125,13 @@ def join_lessons(parts: Sequence[Lesson]) -> Lesson:
     return Lesson(BondView(**joined), wanted, reached, parts[0].num_labels)
 
 
-def _train(
-    lesson: Lesson, epochs: int, is_ordered: bool, seed: int, progress: bool
-) -> StudentNetwork:
+def _train(lesson: Lesson, epochs: int, seed: int, progress: bool) -> StudentNetwork:
     """Returns a new network that has learned from a lesson."""
     view, num_graphs = lesson.view, lesson.view.label.numel()
-    sizes = view.state.size(1), view.edge.size(1), lesson.num_labels
     with SeededWeights(mix(seed, "weights")):
-        net = StudentNetwork(*sizes, is_ordered=is_ordered)
+        net = StudentNetwork(view.state.size(1), view.edge.size(1), lesson.num_labels)
     net.to(view.state)
-    net.standardise(view)
-    net.scale_losses(lesson.wanted[lesson.reached])
+    net.standardise(view, lesson.wanted[lesson.reached])
     net.taught[torch.unique(view.label)] = True
     weights = list(net.parameters())
     size = min(max(num_graphs // _STEPS, _FEWEST), _MOST)
@@ -162,10 +152,10 @@ def _train(
 
 
 @torch.no_grad()
-def _calibrate(net: StudentNetwork, lesson: Lesson) -> tuple[float, float, float]:
+def _calibrate(net: StudentNetwork, lesson: Lesson) -> tuple[float, float]:
     """Sets error bars, and the error that few of the held-out graphs exceed.
 
-    Returns rank correlation and coverage of one and of two error bars, for the report.
+    Returns rank correlation and coverage for the report.
     """
     view, num, reached = lesson.view, lesson.num_labels, lesson.reached
     value, error = net(view)
@@ -176,8 +166,7 @@ def _calibrate(net: StudentNetwork, lesson: Lesson) -> tuple[float, float, float
     whole = graph_error(net.factor[label] * error, graph, num_graphs)  # [B]
     net.limit.fill_(float(torch.quantile(whole.double(), 1 - _UNCERTAIN)))
     ranks = rank_correlation(value, wanted, graph, num_graphs)
-    once, twice = (coverage(ratio, label, graph, bars, num) for bars in (1, 2))
-    return float(ranks.nanmean()), once, twice
+    return float(ranks.nanmean()), coverage(ratio, label, graph, 1, num)
 
 
 def error_factor(ratio: Tensor, covered: Mapping[int, float] = COVERED) -> float:
@@ -189,8 +178,8 @@ def error_factor(ratio: Tensor, covered: Mapping[int, float] = COVERED) -> float
     Symbols: :math:`r` -> ``ratio``, ``[M]``, of a bond's error to the one that the student expects;
     :math:`r_{(n)}` -> the n-th smallest; :math:`q_k` -> ``covered``, of :math:`k` bars. This is
     split-conformal calibration: bars of new graphs cover that share on average, whatever the
-    network says, if they are like the held-out ones. Errors have longer tails than a normal one: a
-    factor for one bar alone let two bars cover 92 to 95 % instead of 95.4 %.
+    network says, if they are like the held-out ones. Errors have longer tails than a normal one,
+    so one bar alone would leave two too short.
     """
     num = ratio.numel()
     if num == 0:
