@@ -32,19 +32,13 @@ class Settings:
     A field whose type is a ``Literal`` takes only its words, a ``bool`` field only True or False, a
     number such as `Count` only what it says; a list becomes a tuple where that is the type.
 
-    Example:
-        >>> @dataclass(frozen=True)
-        ... class Walk(Settings):
-        ...     pace: Literal["slow", "fast"] = "slow"  # how fast
-        ...     steps: Count = 10  # how far
-        >>> Walk().with_(steps=0)
-        Traceback (most recent call last):
-        nicegnn.errors.ConfigError: `steps` must be a whole number of at least 1 (got 0).
+    >>> BoundaryConfig(steps=0)
+    Traceback (most recent call last):
+    nicegnn.errors.ConfigError: `steps` must be a whole number of at least 1 (got 0).
     """
 
     def __post_init__(self) -> None:
-        own: Any = type(self)
-        for name, hint in _hints(own).items():
+        for name, hint in _hints(type(self)).items():
             value = getattr(self, name)
             is_optional, kinds = type(None) in get_args(hint), get_args(hint)
             hint = kinds[0] if is_optional else hint
@@ -57,12 +51,7 @@ class Settings:
                 check_number(name, value, hint, " or be None" if is_optional else "")
 
     def with_(self, **changes: Any) -> Self:
-        """Returns a changed copy; ``boundary__steps=...`` changes ``steps`` of ``boundary``.
-
-        Example:
-            >>> NICEConfig.paper().with_(seed=1, boundary__steps=50).boundary.steps
-            50
-        """
+        """Returns a changed copy; ``boundary__steps=...`` changes ``steps`` of ``boundary``."""
         plain: dict[str, Any] = {}
         for key, value in changes.items():
             part, _, name = key.partition("__")
@@ -138,11 +127,10 @@ class BoundaryConfig(Settings):
 
 @dataclass(frozen=True)
 class AttributionConfig(Settings):
-    """How bonds are attributed: one by one, or by Boundary-Integrated Gradient (BIG).
+    """How bonds are attributed: each is damaged alone, or all move together.
 
-    ``path="bond"`` damages each bond alone while all others stay clean: its score is what the
-    prediction loses. ``path="joint"`` is the paper's: all bonds move together from corruption to
-    the fitted boundary, with new draws at each of `num_nodes` nodes.
+    ``path="joint"`` is the paper's: from corruption to the fitted boundary, with new draws at each
+    of `num_nodes` nodes (Boundary-Integrated Gradient, BIG).
     """
 
     path: AttributionPath = "bond"  # "bond" (one by one) or "joint" (paper)
@@ -153,12 +141,7 @@ class AttributionConfig(Settings):
 
 @dataclass(frozen=True)
 class NICEConfig(ExplainerConfig):
-    """All settings of NICE.
-
-    ``NICEConfig()`` is our default: each bond says what other real bonds say, and the mean loss of
-    the prediction is its score. Nothing is fitted or drawn at random. ``paper()`` is the paper's
-    method.
-    """
+    """All settings of NICE: the default, where nothing is fitted or random, and `paper`."""
 
     boundary: BoundaryConfig = field(default_factory=BoundaryConfig)
     attribution: AttributionConfig = field(default_factory=AttributionConfig)
@@ -172,8 +155,7 @@ class NICEConfig(ExplainerConfig):
 
         The paper contradicts itself about which message is damaged: its notation, proposition,
         proof and figures use the clean one, its Section 3 lets damaged messages propagate.
-        ``anchor`` chooses; `docs/method.md` compares both with the paper's numbers, and says what
-        the paper gives and what we had to choose.
+        ``anchor`` chooses; `docs/method.md` compares both.
         """
         path = AttributionConfig("joint", num_draws=16, num_nodes=16, quadrature="riemann")
         return cls(attribution=path, mechanism="nc", anchor=anchor)
@@ -200,8 +182,7 @@ def check_number(name: str, value: Any, kind: Any, more: str = "") -> None:
 
 
 @cache
-def _hints(kind: type) -> dict[str, Any]:
-    """Returns the types of the fields of a settings class."""
+def _hints(kind: Any) -> dict[str, Any]:
     return get_type_hints(kind, include_extras=True)
 
 
@@ -213,6 +194,5 @@ def _parts(kind: Any) -> dict[str, type[Settings]]:
 
 def _check_names(kind: type[Settings], values: Mapping[str, Any]) -> None:
     names = [one.name for one in fields(kind)]
-    unknown = sorted(set(values) - set(names))
-    if unknown:
+    if unknown := sorted(set(values) - set(names)):
         raise ConfigError(f"Unknown setting(s) {unknown} of {kind.__name__}; use one of {names}.")

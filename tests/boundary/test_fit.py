@@ -120,7 +120,7 @@ def test_saturated_gates_are_recognised_with_advice(
 
 def small_fit(monkeypatch: pytest.MonkeyPatch, **changes: Any) -> tuple[FitReport, list[Any]]:
     """Fits on eight graphs, and returns the report and what each step gave to the objective."""
-    seen, plain = list[Any](), fit_module.srb_loss
+    seen, plain = list[Any](), fit_module.gates.srb_loss
 
     def watched(query: Query, logit: Tensor, settings: BoundaryConfig, stream: int) -> Any:
         case = query.case
@@ -128,7 +128,7 @@ def small_fit(monkeypatch: pytest.MonkeyPatch, **changes: Any) -> tuple[FitRepor
         seen.append((stream, own))
         return plain(query, logit, settings, stream)
 
-    monkeypatch.setattr(fit_module, "srb_loss", watched)
+    monkeypatch.setattr(fit_module.gates, "srb_loss", watched)
     graphs = [random_graph(5 + n % 4, seed=n) for n in range(8)]
     nice = NICE(small_model(), PAPER.with_(**changes))
     report = nice.fit(graphs, progress=False).fit_report
@@ -190,7 +190,7 @@ def test_each_failure_is_recognised(logit: Tensor, size: float, status: str) -> 
 
 def test_the_worst_class_is_the_status_of_a_fit() -> None:
     def status(*classes: str) -> str:
-        report = FitReport(dict(enumerate(classes)), [], num_graphs=1, num_left_out=0)
+        report = FitReport(dict(enumerate(classes)), [], num_graphs=1)
         assert report.advice == FIT_ADVICE[report.status]
         return report.status
 

@@ -9,14 +9,8 @@ import torch
 from torch import Tensor
 from torch_geometric.data import Data
 
-from nicegnn.boundary.gates import (
-    RISK_FLOOR,
-    GateNetwork,
-    bond_representation,
-    check_answers,
-    sampled_risk,
-    srb_loss,
-)
+from nicegnn.boundary import gates
+from nicegnn.boundary.gates import RISK_FLOOR, GateNetwork
 from nicegnn.config import BoundaryConfig, NICEConfig
 from nicegnn.errors import GraphError
 from nicegnn.graph.case import make_case, rank_within
@@ -53,8 +47,7 @@ class FitReport:
 
     classes: dict[int, str]  # status of each explained class, a key of `FIT_ADVICE`
     history: History = field(repr=False)  # loss, risk, restored share at each step
-    num_graphs: int  # graphs used
-    num_left_out: int  # graphs left out, because they have no edges
+    num_graphs: int  # graphs used; those without edges are left out
 
     @property
     def status(self) -> str:
@@ -72,7 +65,6 @@ def fit_gates(
     graphs: Sequence[Data],
     mechanism: Mechanism,
     config: NICEConfig,
-    *,
     seed: int,
     progress: bool,
 ) -> tuple[GateNetwork, FitReport]:
@@ -89,14 +81,12 @@ def fit_gates(
         net = GateNetwork(work.sample.size(1), config.boundary)
     net.to(work.sample)
     optimiser = torch.optim.Adam(net.parameters(), lr=config.boundary.learning_rate)
-    history = run_steps(
-        lambda step: work.step(net, optimiser, step),
-        config.boundary.steps,
-        title="Fitting gates",
-        progress=progress,
-    )
-    used = work.kept.numel()
-    return net, FitReport(work.judge(net), history, used, work.num_read - used)
+
+    def step(number: int) -> dict[str, Tensor]:
+        return work.step(net, optimiser, number)
+
+    history = run_steps(step, config.boundary.steps, title="Fitting gates", progress=progress)
+    return net, FitReport(work.judge(net), history, work.kept.numel())
 
 
 @dataclass
@@ -121,7 +111,7 @@ class _Fit:
                 advance(number * size + part.numel(), "")
         # numbers in the stack, and explained classes, [G] each; what describes some edges
         self.kept, self.explained = map(torch.cat, zip(*kept, strict=True))
-        self.sample, self.num_read = bond_representation(query), read.numel()
+        self.sample = gates.bond_representation(query)
         if self.kept.numel() == 0:
             raise GraphError(
                 f"At least one of the {read.numel()} training graphs must have edges (got none)."
@@ -132,12 +122,12 @@ class _Fit:
         self, graphs: Tensor, explained: Tensor | None = None, offset: Tensor | None = None
     ) -> Query:
         """Returns a query of some graphs of the stack, ``[B]``, with noise slots shifted."""
+        chunk = self.config.chunk_edges
         case = make_case(self.stack.take(graphs), undirected=self.config.undirected)
         if offset is not None:
             case = replace(case, slot=case.slot + offset[case.edge_batch])
         if explained is not None and bool((explained < 0).any()):
             explained = None  # a regression model, all outputs of it
-        chunk = self.config.chunk_edges
         return Query(self.target, case, self.mechanism, explained=explained, chunk_edges=chunk)
 
     def step(
@@ -151,9 +141,9 @@ class _Fit:
         table = torch.randint(_NOISE_TABLES, (chosen.numel(),), generator=generator)
         chosen, offset = chosen.to(device), table.to(device) * self.table_width
         query = self.query(self.kept[chosen], self.explained[chosen], offset)
-        loss, risk, restored = srb_loss(query, net(query), settings, mix(seed, "fit", step))
+        loss, risk, restored = gates.srb_loss(query, net(query), settings, mix(seed, "fit", step))
         if step == 0:
-            check_answers(query, risk)
+            gates.check_answers(query, risk)
         descend(loss.mean(), list(net.parameters()), optimiser)
         return {"loss": loss.detach().mean(), "risk": risk.mean(), "restored": restored.mean()}
 
@@ -162,9 +152,8 @@ class _Fit:
         """Judges the network on some training graphs of each explained class."""
         judged = {}
         for label in torch.unique(self.explained).tolist():
-            members = (self.explained == label).nonzero().view(-1).cpu()
-            size = min(_JUDGED_GRAPHS, members.numel())
-            chosen = members[batch_of_step(members.numel(), size, mix(self.seed, "judge"), 0)]
+            own = (self.explained == label).nonzero().view(-1).cpu()
+            chosen = own[batch_of_step(own.numel(), _JUDGED_GRAPHS, mix(self.seed, "judge"), 0)]
             query = self.query(self.kept[chosen], self.explained[chosen])
             judged[int(label)] = judge_order(query, net(query), self.config.boundary, self.seed)
         return judged
@@ -174,18 +163,18 @@ class _Fit:
 def judge_order(query: Query, logit: Tensor, settings: BoundaryConfig, seed: int) -> str:
     """Returns the status of gate logits, ``[M]``: whether their order restores the prediction.
 
-    Saturation is read from the gates. The order is useful if the better half of each graph's bonds,
-    restored alone, leaves a lower risk than the worse half, and inverted if a higher one. Two
-    standard errors decide.
+    The order is useful if the better half of each graph's bonds, restored alone, leaves a lower
+    risk than the worse half, and inverted if a higher one. Two standard errors decide.
     """
     gate = logit.sigmoid()
     if float((gate > 0.97).float().mean()) > 0.95:
         return "saturated-high"
     if float((gate < 0.03).float().mean()) > 0.95:
         return "saturated-low"
-    nothing = torch.zeros_like(logit)
-    corrupted = sampled_risk(query, nothing, settings, mix(seed, "corrupted"))  # [B]
-    check_answers(query, corrupted)
+    corrupted = gates.sampled_risk(
+        query, torch.zeros_like(logit), settings, mix(seed, "corrupted")
+    )  # [B]
+    gates.check_answers(query, corrupted)
     if float(corrupted.median()) < RISK_FLOOR:
         return "insensitive"
     case, where = query.case, query.case.bonds.batch
@@ -197,7 +186,8 @@ def judge_order(query: Query, logit: Tensor, settings: BoundaryConfig, seed: int
     )
     stream = mix(seed, "judge")
     learned, reverse = (
-        sampled_risk(query, kept.to(logit.dtype), settings, stream) for kept in (better, worse)
+        gates.sampled_risk(query, kept.to(logit.dtype), settings, stream)
+        for kept in (better, worse)
     )
     gain = (reverse - learned) / corrupted.clamp(min=RISK_FLOOR)  # [B]
     mean = float(gain.mean())

@@ -23,14 +23,13 @@ Index = int | Tensor | list[int] | tuple[str, int | Tensor | list[int]] | None
 class Explainer(ABC):
     """Explains predictions of a model, which it never changes.
 
-    Each call of `fit` and `explain` works on a private copy of the model's modules, which shares
-    the weights and is in evaluation mode (see `PrivateCopy`). Several threads may therefore share a
-    model and an explainer, and may predict with the model meanwhile. What is not safe: changing
-    weights (training) while another thread explains.
+    Each call works on a private copy of the model's modules, which shares the weights and is in
+    evaluation mode (see `PrivateCopy`). Several threads may therefore share a model and an
+    explainer, but none may train the model while another explains.
 
     Subclasses implement `_explain_batch`, which changes nothing on the explainer, and, if they
     learn, `_fit_units`, which sets what was learned at its end. For ``mode``, ``return_type``,
-    ``inputs`` and ``batched`` see `Target`. Explainers can be pickled if their model can.
+    ``inputs`` and ``batched`` see `Target`.
     """
 
     name: ClassVar[str]  # short name, also the kind of its files
@@ -47,8 +46,9 @@ class Explainer(ABC):
         batched: bool | None = None,
     ) -> None:
         self.config = config
-        reading: dict[str, Any] = {"mode": mode, "return_type": return_type, "inputs": inputs}
-        self.target = Target(model, **reading, batched=batched)
+        self.target = Target(
+            model, mode=mode, return_type=return_type, inputs=inputs, batched=batched
+        )
         self._fitted_for = ""  # fingerprint of the model at the end of `fit`
 
     @abstractmethod
@@ -91,13 +91,9 @@ class Explainer(ABC):
         """Whether `fit` or `load` was called, for explainers that learn."""
         return False
 
-    def _learned(self) -> list[nn.Module]:
-        """Returns the networks that `fit` has made."""
+    def _learned(self) -> list[Any]:
+        """Returns what belongs to the weights of the model, such as networks that `fit` made."""
         return []
-
-    def _has_learned(self) -> bool:
-        """Whether there is anything that belongs to the weights of the model."""
-        return bool(self._learned())
 
     def _follow(self) -> None:
         """Moves what was learned to the device of the model."""
@@ -139,7 +135,7 @@ class Explainer(ABC):
 
     def check_model(self) -> None:
         """Raises `NotFittedError` if the model's weights have changed since `fit`."""
-        if self._has_learned() and self._fitted_for not in ("", fingerprint(self.target.model)):
+        if self._learned() and self._fitted_for not in ("", fingerprint(self.target.model)):
             raise NotFittedError(
                 f"The model must have the weights that this {self.name} was fitted for "
                 f"(fingerprint {self._fitted_for}, got {fingerprint(self.target.model)}). Put them "

@@ -13,8 +13,8 @@ from torch import Tensor
 from torch_geometric.data import Data, HeteroData
 
 from nicegnn.config import Count, check_number
-from nicegnn.errors import GraphError
-from nicegnn.explain.checks import checked_device, share_or_number
+from nicegnn.errors import ConfigError, GraphError
+from nicegnn.explain.checks import share_or_number, shown
 from nicegnn.explain.trust import Flag, Status, Trust, flags_of
 from nicegnn.graph.case import Bonds, Case, edge_slots, rank_within
 from nicegnn.graph.kinds import Kinds
@@ -52,14 +52,11 @@ class Explanation:
     """Edge attributions of one graph or of a batch of graphs.
 
     For classes a score is the share of the odds that is lost with the bond, ``1 - exp(-loss)``, in
-    [0, 1]; for values it is the loss itself, in units of the value. It does not depend on the other
-    bonds, so scores of two graphs can be compared. Rivals, and the paper's method, have
-    units of their own.
+    [0, 1]; for values it is the loss itself, in units of the value. Scores of two graphs can be
+    compared. Rivals, and the paper's method, have units of their own. What a method does not have,
+    such as a boundary, is nan or None.
 
     The edges of a bond share its score; a one-way edge counts like one direction of a two-way bond.
-    A gate in [0, 1] is the restoration of a bond at the boundary. Losses and boundary are nan for
-    methods without them, and the completeness gap is nan for attribution bond by bond.
-
     Explanations of nodes are sparse: every explained node has a graph with all nodes, but only with
     the bonds within its reach. `to_dense` adds the others, with scores of 0.
     """
@@ -119,10 +116,7 @@ class Explanation:
 
     @property
     def ranking(self) -> Tensor:
-        """What ranks the bonds, ``[M]``: sizes of losses, or scores in a unit of their own.
-
-        Shares of the odds close to 1 differ by less than a float can hold; their losses do not.
-        """
+        """What ranks the bonds, ``[M]``: sizes of losses, or scores in a unit of their own."""
         return self.bond_score if self.unit == "own" else self.bond_loss.abs()
 
     def top(self, size: float | int) -> Tensor:
@@ -141,10 +135,7 @@ class Explanation:
         return (rank_within(score, batch, self.num_graphs) < wanted[batch]) & self.bond_reached
 
     def to_dense(self) -> Explanation:
-        """Returns explanations of nodes with all bonds of the graph, nodes times bonds; or itself.
-
-        Bonds out of reach have the score 0, and ``bond_reached`` is False.
-        """
+        """Returns explanations of nodes with all bonds of the whole graph, or itself."""
         from nicegnn.explain.node_tasks import to_dense
 
         return to_dense(self)
@@ -160,12 +151,11 @@ class Explanation:
                 "`graph` must be the HeteroData that was explained (got "
                 f"{graph.num_edges} edges for {dense.edge_index.size(1)} scores). Pass that one."
             )
-        copies = (max(1, self.num_graphs), -1)
-        atoms = None if self.atom_score is None else self.atom_score.view(copies).sum(0)
-        out = copy.copy(graph)
-        edges = self.kinds.of_each(graph, dense.edge_score.view(copies).sum(0), "edges")
-        out.set_value_dict("edge_score", edges)
-        if atoms is not None:
+        out, copies = copy.copy(graph), (max(1, self.num_graphs), -1)
+        edges = dense.edge_score.view(copies).sum(0)
+        out.set_value_dict("edge_score", self.kinds.of_each(graph, edges, "edges"))
+        if self.atom_score is not None:
+            atoms = self.atom_score.view(copies).sum(0)
             out.set_value_dict("atom_score", self.kinds.of_each(graph, atoms, "nodes"))
         return out
 
@@ -180,15 +170,12 @@ class Explanation:
 
     def _parts(self, most: int) -> list[Explanation]:
         """Returns one explanation for each of the first graphs."""
-        of_edges, of_bonds = (
-            torch.split(
-                batch.argsort(stable=True),
-                torch.bincount(batch, minlength=self.num_graphs).tolist(),
-            )
-            for batch in (self.edge_batch, self.bonds.batch)
-        )
         place = edge_slots(self.bonds.batch, self.num_graphs)  # of each bond in its graph, [M]
         parts, ptr, kept = [], self.ptr.tolist(), self.bonds
+        of_edges, of_bonds = (
+            one.argsort(stable=True).split(one.bincount(minlength=self.num_graphs).tolist())
+            for one in (self.edge_batch, kept.batch)
+        )
         for graph, edges, bonds in zip(range(most), of_edges, of_bonds, strict=False):
             first, last = ptr[graph : graph + 2]
             levels = {PER_BOND: bonds, PER_GRAPH: slice(graph, graph + 1)}
@@ -200,25 +187,27 @@ class Explanation:
                 if getattr(self, name) is not None
             }
             values["edge_index"] = self.edge_index[:, edges] - first
-            values["bonds"] = Bonds(
-                kept.index[:, bonds] - first,
-                place[kept.edge_bond[edges]],
-                torch.zeros_like(bonds),
-                kept.count[bonds],
-            )
+            own = kept.index[:, bonds] - first, place[kept.edge_bond[edges]]
+            values["bonds"] = Bonds(*own, torch.zeros_like(bonds), kept.count[bonds])
             parts.append(replace(self, **values, ptr=self.ptr[graph : graph + 2] - first))
         return parts
 
     def to(self, device: str | torch.device) -> Explanation:
         """Returns the same explanation with all its tensors on a device."""
-        moved: Explanation = _to(self, checked_device(device))
+        try:
+            torch.empty(0, device=device)
+        except (TypeError, RuntimeError, ValueError, AssertionError):  # without CUDA it asserts
+            raise ConfigError(
+                f"`device` must be a device of PyTorch that is there (got {shown(device)}). Pass "
+                "'cpu', or 'cuda' where there is a GPU."
+            ) from None
+        moved: Explanation = _to(self, device)
         return moved
 
     def to_frame(self, kind: Kind = "bonds") -> pd.DataFrame:
         """Returns a table of all ``"bonds"``, ``"atoms"`` or ``"graphs"``, one row each.
 
-        Atoms and bonds are numbered within their graph, ranks count from 1. Elements and bond types
-        are known where a graph carries the SMILES it was made from. Needs pandas.
+        Elements and bond types are known where a graph carries the SMILES it was made from.
         """
         from nicegnn.explain.frames import make_frame
 
@@ -245,17 +234,15 @@ class Explanation:
     ) -> Picture:
         """Returns a picture of each graph, bonds and atoms coloured by their scores.
 
-        Molecules are drawn as such, other graphs as circles and lines. A notebook shows the
-        picture; ``save("x.svg")`` or ``.png`` writes it. Needs RDKit.
+        A notebook shows it; ``save("x.svg")`` or ``.png`` writes it. Needs RDKit.
 
         Args:
             smiles: molecule of each graph, by default those that graphs carried; node ``i`` must
-                be atom ``i``. An empty one draws a plain graph.
-            value: what colours the bonds: ``"score"``, ``"loss"``, ``"change"`` (the loss with its
-                sign, where a score counts falls alone) or ``"gate"``.
+                be atom ``i``. An empty one draws a graph of circles and lines.
+            value: what colours the bonds; ``"change"`` is the loss with its sign.
             top: outlines so many of the best bonds, as in `top`.
             truth: true bonds, bool ``[M]``; they are outlined.
-            size: width and height in pixels, of each graph if there are several.
+            size: width and height of each graph in pixels.
             columns: graphs side by side.
             most: graphs that are drawn at most.
             palette: ``"score"``, ``"gate"``, ``"dark"`` or a `Palette`.

@@ -18,38 +18,29 @@ from torch import Tensor, nn
 from torch_geometric.data import Batch, Data, HeteroData
 
 from nicegnn.attribution.joint_path import boundary_integrated_gradient
-from nicegnn.attribution.one_by_one import (
-    atom_wise_loss,
-    attribute_wise_loss,
-    bond_wise_loss,
-)
+from nicegnn.attribution.one_by_one import atom_wise_loss, attribute_wise_loss, bond_wise_loss
 from nicegnn.boundary.fit import FIT_ADVICE, FitReport, fit_gates
 from nicegnn.boundary.gates import GateNetwork
 from nicegnn.config import NICEConfig, check_choice
-from nicegnn.errors import GraphError, NotFittedError, TargetError
-from nicegnn.explain.by_student import make_lesson, student_explanation
+from nicegnn.errors import ConfigError, GraphError, NotFittedError, TargetError
 from nicegnn.explain.call import Asked, FitWork, Work, checked_background, explain_batches, open_fit
-from nicegnn.explain.checks import checked_config, checked_mechanism
+from nicegnn.explain.checks import checked_config, shown
 from nicegnn.explain.explainer import Explainer, Index
 from nicegnn.explain.explanation import Explanation, Unit, scores_of, scores_only
 from nicegnn.explain.nice_file import read_nice, write_nice
-from nicegnn.explain.trust import boundary_flags, judge_scores
-from nicegnn.graph.case import make_case
+from nicegnn.explain.trust import Flag, boundary_flags, judge_scores
+from nicegnn.graph.case import make_case, merge_equal
 from nicegnn.graph.minibatches import GraphStack
 from nicegnn.intervention.background import Background
 from nicegnn.intervention.exchange import Exchange
 from nicegnn.intervention.intervene import Mechanism
 from nicegnn.intervention.mechanisms import get_mechanism
 from nicegnn.intervention.query import Query
-from nicegnn.student.network import StudentNetwork
-from nicegnn.student.teaching import Lesson, TeachConfig, TeachReport, teach_student
+from nicegnn.student.network import StudentNetwork, view_bonds
+from nicegnn.student.teaching import Lesson, TeachConfig, TeachReport, graph_error, teach_student
 from nicegnn.target.frozen_model import Inputs
 from nicegnn.target.output import Mode, ReturnType
 
-_OWN = (
-    "Damaged bonds say what other bonds of the same graph say. Pass `background`, a few hundred "
-    "graphs like those that the model was trained on, and they say what bonds of any graph say."
-)
 Atoms = Literal[False, True, "attributes"]
 _STUDENT_BATCH = 4096  # graphs of a list that the student explains at a time, on a GPU
 
@@ -68,7 +59,6 @@ class NICE(Explainer):
     along the path to it. A ``mechanism`` that is passed, an object or a name, replaces that of the
     configuration.
 
-    Example:
         >>> from nicegnn.target.zoo import GIN
         >>> graph = Data(x=torch.eye(3), edge_index=torch.tensor([[0, 1, 1, 2], [1, 0, 2, 1]]))
         >>> out = NICE(GIN(3, 2), background=[graph]).explain(graph)
@@ -97,7 +87,12 @@ class NICE(Explainer):
             config, mechanism = config.with_(mechanism=mechanism), None
         reading: dict[str, Any] = {"mode": mode, "return_type": return_type, "inputs": inputs}
         super().__init__(model, config, **reading, batched=batched)
-        self.given_mechanism = checked_mechanism(mechanism)
+        if mechanism is not None and not callable(mechanism):
+            raise ConfigError(
+                "`mechanism` must be 'exchange', 'nc', 'em' or a callable such as ElementMask() "
+                f"(got {shown(mechanism)}). Pass one of them."
+            )
+        self.given_mechanism = mechanism
         self.background: Background | None = None
         self.gates: GateNetwork | None = None  # by `fit`
         self.fit_report: FitReport | None = None
@@ -134,17 +129,17 @@ class NICE(Explainer):
         """
         check_choice("atoms", atoms, (False, True, "attributes"))
         check_choice("student", student, (True, False))
-        if student and self.student is None:
+        asked, size = Asked(target, index, pairs, seed, progress), self.config.batch_size
+        if not student:
+            explain = partial(self._explain_batch, atoms=atoms)
+            return explain_batches(self, graphs, asked, explain, size)
+        if self.student is None:
             raise NotFittedError(
                 "student=True needs a student (got none). Call teach(graphs) first, with graphs "
                 "like those to explain."
             )
-        asked, size = Asked(target, index, pairs, seed, progress), self.config.batch_size
-        if student:
-            size = size if self.target.device.type == "cpu" else max(size, _STUDENT_BATCH)
-            return explain_batches(self, graphs, asked, self._by_student, size)
-        explain = partial(self._explain_batch, atoms=atoms)
-        return explain_batches(self, graphs, asked, explain, size)
+        size = size if self.target.device.type == "cpu" else max(size, _STUDENT_BATCH)
+        return explain_batches(self, graphs, asked, partial(self._by_student, self.student), size)
 
     def _query(self, work: Work) -> Query:
         """Runs the model on the clean batch, and returns what answers under damage."""
@@ -179,7 +174,7 @@ class NICE(Explainer):
         if config.needs_fit:
             return self._along_path(query, work.seed)
         lost = bond_wise_loss(query, config.attribution.num_draws, work.seed)
-        unit = self._unit(query)
+        unit = self._unit
         score = scores_of(lost.bond_loss, unit)
         is_usual = isinstance(query.mechanism, Exchange) and background is not None
         is_checked = is_usual and unit == "odds" and query.target.is_of_wide_bench
@@ -213,19 +208,39 @@ class NICE(Explainer):
         gate = torch.where(query.case.reached, gate, 0.0)
         return replace(out, **vars(lost), bond_gate=gate, restored=restored)
 
-    def _by_student(self, work: Work) -> Explanation:
-        assert self.student is not None  # see `explain`
+    @torch.no_grad()
+    def _by_student(self, net: StudentNetwork, work: Work) -> Explanation:
+        """Explains by the student alone; classes that it was not taught have infinite errors."""
         query = self._query(work)
-        return student_explanation(self.student, query, self._unit(query))
+        case, view, reached = query.case, view_bonds(query), query.case.reached
+        label = view.label.clamp(max=net.taught.numel() - 1)
+        value, log_error = net(replace(view, label=label))
+        is_known = net.taught[label] & (label == view.label)  # [B]
+        error = torch.where(is_known, net.factor[label], torch.inf)[view.graph] * log_error.exp()
+        loss, stderr = net.losses(value, error)
+        if self._unit == "odds":
+            loss = loss.clamp(min=0)
+        size = query.clean.abs().amax(1)
+        loss, stderr = (merge_equal(one, view.graph, size) for one in (loss, stderr))
+        whole = graph_error(error[reached], view.graph[reached], case.num_graphs)
+        flags = int(Flag.STUDENT) + int(Flag.UNCERTAIN) * (whole > net.limit)  # [B]
+        score = scores_of(loss, self._unit)
+        return replace(
+            scores_only(case, score, query.explained, query.clean, flags=flags),
+            bond_loss=torch.where(reached, loss, 0.0),
+            bond_stderr=torch.where(reached, stderr, 0.0),
+            unit=self._unit,
+        )
 
-    def _unit(self, query: Query) -> Unit:
-        """Returns the unit of scores."""
+    @property
+    def _unit(self) -> Unit:
+        """Unit of scores."""
         if self.config.needs_fit:
             return "own"
-        return "value" if query.target.mode == "regression" else "odds"
+        return "value" if self.target.mode == "regression" else "odds"
 
     def mechanism(self) -> Mechanism:
-        """Returns the mechanism that bonds are damaged by, in `explain` and in `fit`."""
+        """Returns what damages bonds, in `explain` and in `fit`."""
         config, background = self.config, self.background
         if self.given_mechanism is not None:
             return self.given_mechanism
@@ -240,7 +255,11 @@ class NICE(Explainer):
         """Returns facts about how a batch was damaged."""
         notes, report = [], query.report
         if self.background is None and isinstance(query.mechanism, Exchange):
-            notes.append(_OWN)
+            notes.append(
+                "Damaged bonds say what other bonds of the same graph say. Pass `background`, a "
+                "few hundred graphs like those that the model was trained on, and they say what "
+                "bonds of any graph say."
+            )
         if any(report.clean_loops.values()):
             loops = report.clean_loops.items()
             names = ", ".join(name or "the model" for name, number in loops if number)
@@ -261,23 +280,15 @@ class NICE(Explainer):
         if self.background is not None:
             self.background = self.background.to(self.target.device)
 
-    def _learned(self) -> list[nn.Module]:
-        return [net for net in (self.gates, self.student) if net is not None]
-
-    def _has_learned(self) -> bool:
-        return self.background is not None or super()._has_learned()
+    def _learned(self) -> list[Any]:
+        return [one for one in (self.background, self.gates, self.student) if one is not None]
 
     def _fit_units(self, work: FitWork) -> None:
         if not self.config.needs_fit:
             return
         self.student, self.teach_report = None, None  # they learned from the scores before
         self.gates, self.fit_report = fit_gates(
-            work.target,
-            work.units,
-            self.mechanism(),
-            self.config,
-            seed=work.seed,
-            progress=work.progress,
+            work.target, work.units, self.mechanism(), self.config, work.seed, work.progress
         )
         for label, status in self.fit_report.classes.items():
             if status != "ok":
@@ -307,28 +318,24 @@ class NICE(Explainer):
         return report
 
     def _teach_units(self, work: FitWork, config: TeachConfig | None = None) -> TeachReport:
-        stack = GraphStack(work.units, work.target.device)
+        config, stack = config or TeachConfig(), GraphStack(work.units, work.target.device)
         usable = (stack.num_edges > 0).nonzero().view(-1).cpu()
 
         def explain(chosen: Tensor) -> Lesson:
             part = Work(stack.take(usable[chosen]), work.target, work.seed)
-            teacher = self._explain_batch(part, atoms=False)
-            return make_lesson(self._query(part), teacher)
+            teacher, query = self._explain_batch(part, atoms=False), self._query(part)
+            wanted = teacher.bond_score if teacher.unit == "own" else teacher.bond_loss
+            return Lesson(view_bonds(query), wanted, query.case.reached, query.clean.size(1) + 1)
 
+        how: dict[str, Any] = {"seed": work.seed, "progress": work.progress}
         self.student, self.teach_report = teach_student(
-            explain,
-            usable.numel(),
-            TeachConfig() if config is None else config,
-            is_ordered=not self.config.undirected,
-            seed=work.seed,
-            progress=work.progress,
-            chunk=self.config.batch_size,
+            explain, usable.numel(), config, **how, chunk=self.config.batch_size
         )
         return self.teach_report
 
     def save(self, path: str | Path) -> None:
         """Writes what was learned, the settings and the model's fingerprint to one file."""
-        if not self._has_learned():
+        if not self._learned():
             raise NotFittedError(
                 "There is nothing to save. Pass `background`, or call teach() or fit()."
             )

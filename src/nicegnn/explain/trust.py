@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 from enum import IntFlag
 from typing import Literal
 
@@ -78,11 +78,6 @@ class Status:
     notes: tuple[str, ...] = ()  # facts about the whole run
 
     @property
-    def ok(self) -> bool:
-        """Whether no graph has a flag."""
-        return all(flag == Flag.OK for flag in self.flags)
-
-    @property
     def counts(self) -> dict[Flag, int]:
         """How many graphs have each flag, of those that some graph has."""
         numbers = {flag: sum(flag in seen for seen in self.flags) for flag in ADVICE}
@@ -93,7 +88,6 @@ class Status:
         return replace(self, notes=(*self.notes, *notes))
 
     def __getitem__(self, graphs: slice) -> Status:
-        """Returns the flags of some graphs, with all notes."""
         return replace(self, flags=self.flags[graphs])
 
     @staticmethod
@@ -140,25 +134,16 @@ class Trust:
         )
 
     def __getitem__(self, graphs: slice) -> Trust:
-        """Returns the numbers of some graphs."""
-        return Trust(**{name: value[graphs] for name, value in self.columns().items()})
-
-    def columns(self) -> dict[str, Tensor]:
-        """Returns the numbers by name, ``[B]`` each."""
-        return {one.name: getattr(self, one.name) for one in fields(self)}
+        return Trust(**{name: value[graphs] for name, value in vars(self).items()})
 
     @staticmethod
     def join(parts: Sequence[Trust]) -> Trust:
         """Joins the numbers of several batches."""
-        columns = zip(*(part.columns().values() for part in parts), strict=True)
-        return Trust(*map(torch.cat, columns))
+        return Trust(*map(torch.cat, zip(*(vars(part).values() for part in parts), strict=True)))
 
 
 def boundary_flags(corrupted: Tensor, boundary: Tensor, restored: Tensor) -> Tensor:
-    """Returns sums of flags, ``[B]``, by the risks at full corruption and at a fitted boundary.
-
-    ``restored`` is the restored share of each graph's edges.
-    """
+    """Returns sums of flags by risks and restored share at a fitted boundary, ``[B]`` each."""
     return (
         Flag.INSENSITIVE * (corrupted < RISK_FLOOR)
         + Flag.NOT_RESTORED * (boundary > MUCH_LEFT * corrupted.clamp(min=RISK_FLOOR))
@@ -184,13 +169,11 @@ def judge_scores(query: Query, loss: Tensor, *, is_checked: bool) -> Trust:
     .. math:: P(\text{best bond is true}) = \sigma\big(a + b \log(1 + s_{max}) + c\, p\big), \qquad
         p = s_{max} / \textstyle\sum_e s_e
 
-    Symbols: :math:`s_e` -> ``loss``, under exchange; :math:`a, b, c` -> `COEFFICIENTS`. Both
-    numbers are there anyway, and they foretell on targets that had no part in the fit whether the
-    best bond belongs to the true explanation. This was checked for classes of whole graphs, under
-    exchange with a background: with ``is_checked`` False there is no chance.
+    Symbols: :math:`s_e` -> ``loss``; :math:`a, b, c` -> `COEFFICIENTS`. This was checked for
+    classes of whole graphs, under exchange with a background: else there is no chance.
     """
     target, case = query.target, query.case
-    odds = torch.full_like(query.clean[:, 0], torch.nan)
+    chance = odds = torch.full_like(query.clean[:, 0], torch.nan)
     if target.mode != "regression":
         odds = log_odds(query.clean.unsqueeze(0), query.explained)[0]
     size = torch.where(case.reached, loss.abs(), 0.0)
@@ -198,10 +181,9 @@ def judge_scores(query: Query, loss: Tensor, *, is_checked: bool) -> Trust:
     total = odds.new_zeros(case.num_graphs).index_add(0, case.bonds.batch, size)
     share = torch.where(total > 0, largest / total, torch.nan)
     is_there = torch.bincount(case.bonds.batch[case.reached], minlength=case.num_graphs) > 0
-    largest = torch.where(is_there, largest, torch.nan)
-    chance = torch.full_like(odds, torch.nan)
-    if is_checked and target.mode != "regression":
-        chance = torch.where(is_there, chance_of(largest, share.nan_to_num(0.0)), torch.nan)
+    largest = torch.where(is_there, largest, torch.nan)  # so is the chance
+    if is_checked:
+        chance = chance_of(largest, share.nan_to_num(0.0))
     return Trust(largest, share, chance, odds)
 
 

@@ -79,7 +79,7 @@ class LearnedRival(ScoreExplainer):
     def is_fitted(self) -> bool:
         return self.net is not None
 
-    def _learned(self) -> list[nn.Module]:
+    def _learned(self) -> list[Any]:
         return [] if self.net is None else [self.net]
 
     @abstractmethod
