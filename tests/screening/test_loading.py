@@ -11,7 +11,7 @@ import torch
 from safetensors.torch import save_file
 
 from nicegnn.errors import NicegnnError
-from nicegnn.plugins import load_plugins
+from nicegnn.explain.registry import load_plugins
 from nicegnn.screening.loading import load_words
 from nicegnn.screening.settings import ModelConfig
 from nicegnn.target.zoo import GIN

@@ -54,9 +54,7 @@ def taught(
     config: TeachConfig = QUICK,
     seed: int = 0,
 ) -> tuple[StudentNetwork, TeachReport]:
-    return teach_student(
-        explain, num_graphs, config, seed=seed, progress=False, chunk=100
-    )
+    return teach_student(explain, num_graphs, config, seed=seed, progress=False, chunk=100)
 
 
 def test_a_simple_rule_is_learned() -> None:
@@ -111,7 +109,9 @@ def test_compressed_losses_come_back() -> None:
     net = StudentNetwork(3, 0, 2)
     loss = torch.tensor([-3.0, 0.0, 0.1, 2.0, 40.0])
     nothing = torch.zeros(2, dtype=torch.long)
-    net.standardise(BondView(torch.ones(2, 3), nothing, nothing[:0], torch.ones(2, 0), nothing), loss)
+    net.standardise(
+        BondView(torch.ones(2, 3), nothing, nothing[:0], torch.ones(2, 0), nothing), loss
+    )
     value = net.compressed(loss)
     assert float(value.mean()) == pytest.approx(0, abs=1e-6)
     assert float(value.std(unbiased=False)) == pytest.approx(1)

@@ -141,7 +141,7 @@ def to_folder(help: str) -> Any:
 
 def _load(files: Words) -> Words:
     """Loads plugins before names are looked up, also those of installed packages."""
-    from nicegnn.plugins import load_plugins
+    from nicegnn.explain.registry import load_plugins
 
     with typed_words("docs/own-things.md says more."):
         load_plugins(*(files or ()))

@@ -48,8 +48,7 @@ class Asked:
     def checked_seed(self, explainer: Explainer) -> int:
         """Checks `seed` and `progress`, and returns the seed of this call."""
         check_choice("progress", self.progress, (True, False))
-        config = explainer.config
-        return config.seed if self.seed is None else whole_number("seed", self.seed)
+        return whole_number("seed", explainer.config.seed if self.seed is None else self.seed)
 
 
 @dataclass(frozen=True)
@@ -71,8 +70,7 @@ def explain_batches(
 ) -> Explanation:
     """Checks all that `Explainer.explain` is given, once, and explains batch by batch.
 
-    A list is cut into batches of at most `size` graphs, a batch stays one. The model is copied for
-    this call, see `Target.private`.
+    A list is cut into batches of at most `size` graphs, a batch stays one.
     """
     seed, wanted = asked.checked_seed(explainer), explained_class(asked.target)
     explainer.check_model()
@@ -174,8 +172,8 @@ def read_graphs(graphs: Any, target: Target) -> tuple[Any, Kinds | None]:
     if reader is not None:
         return reader(graphs), None
     is_one = isinstance(graphs, str | HeteroData) and not isinstance(graphs, Batch)
-    if isinstance(graphs, HeteroData):
-        listed = [graphs] if is_one else graphs.to_data_list()
+    if isinstance(graphs, HeteroData) and not is_one:
+        listed: Any = graphs.to_data_list()
     else:
         listed = graphs if isinstance(graphs, list | tuple) else [graphs]
     if listed and all(isinstance(graph, HeteroData) for graph in listed):
