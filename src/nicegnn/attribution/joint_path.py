@@ -61,8 +61,8 @@ def boundary_integrated_gradient(
 
 def standard_error(share: Tensor) -> Tensor:
     """Returns the standard error of the mean over draws, nan for a single draw."""
-    is_one = share.size(0) < 2  # PyTorch would warn
-    return torch.full_like(share[0], torch.nan) if is_one else share.std(0) / share.size(0) ** 0.5
+    is_bare = share.size(0) < 2 or share.size(1) == 0  # of which PyTorch would warn
+    return torch.full_like(share[0], torch.nan) if is_bare else share.std(0) / share.size(0) ** 0.5
 
 
 def path_nodes(rule: str, num: int) -> tuple[Tensor, Tensor]:

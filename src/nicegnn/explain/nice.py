@@ -119,13 +119,12 @@ class NICE(Explainer):
         """Explains predictions as every explainer does, see `Explainer.explain`.
 
         Args:
-            atoms: scores atoms too: ``atom_score``, ``atom_loss`` and ``atom_stderr`` of the result
-                (see `atom_wise_loss`), and ``atom_place`` (see `two_places`); they are None along a
-                joint path. False takes half the time. ``"attributes"`` scores
-                every column of ``x`` of every atom too: ``attribute_score``, by that many passes.
+            atoms: scores atoms too (see `atom_wise_loss` and `two_places`), but for a joint path.
+                False takes half the time. ``"attributes"`` scores every column of ``x`` of every
+                atom too: ``attribute_score``, by that many passes.
             student: lets the student predict all scores of bonds in one pass of the model (see
-                `teach`). Graphs have `Flag.STUDENT`, those with a large expected error
-                `Flag.UNCERTAIN`, and ``bond_stderr`` is the error bar.
+                `teach`). Graphs with a large expected error have `Flag.UNCERTAIN`, and
+                ``bond_stderr`` is the error bar.
         """
         check_choice("atoms", atoms, (False, True, "attributes"))
         check_choice("student", student, (True, False))
@@ -156,8 +155,7 @@ class NICE(Explainer):
                 "model with several values (got None). Pass target=0, for example."
             )
         known = None if self.background is None else self.background.messages.kinds
-        kinds = query.case.num_kinds
-        is_untold = query.case.kind is None and query.case.num_edges > 0
+        kinds, is_untold = query.case.num_kinds, query.case.kind is None and query.case.num_edges
         if known is not None and (kinds > known or (known > 1 and is_untold)):
             raise GraphError(
                 f"`graphs` must have the kinds of edges that the background has, {known} (got "
@@ -174,7 +172,7 @@ class NICE(Explainer):
         if config.needs_fit:
             return self._along_path(query, work.seed)
         lost = bond_wise_loss(query, config.attribution.num_draws, work.seed)
-        unit = self._unit
+        unit: Unit = "value" if query.target.mode == "regression" else "odds"
         score = scores_of(lost.bond_loss, unit)
         is_usual = isinstance(query.mechanism, Exchange) and background is not None
         is_checked = is_usual and unit == "odds" and query.target.is_of_wide_bench
@@ -203,9 +201,9 @@ class NICE(Explainer):
         lost = boundary_integrated_gradient(query, gate, self.config, seed)
         restored = query.case.per_graph_mean(gate)
         flags = boundary_flags(lost.risk_corrupted, lost.risk_boundary, restored)
-        about = query.explained, query.clean
-        out = scores_only(query.case, lost.bond_loss, *about, notes=self._notes(query), flags=flags)
-        gate = torch.where(query.case.reached, gate, 0.0)
+        about, case = (query.explained, query.clean), query.case
+        out = scores_only(case, lost.bond_loss, *about, notes=self._notes(query), flags=flags)
+        gate = torch.where(case.reached, gate, 0.0)
         return replace(out, **vars(lost), bond_gate=gate, restored=restored)
 
     @torch.no_grad()
@@ -218,26 +216,17 @@ class NICE(Explainer):
         is_known = net.taught[label] & (label == view.label)  # [B]
         error = torch.where(is_known, net.factor[label], torch.inf)[view.graph] * log_error.exp()
         loss, stderr = net.losses(value, error)
-        if self._unit == "odds":
-            loss = loss.clamp(min=0)
+        unit: Unit = "value" if query.target.mode == "regression" else "odds"
+        unit = "own" if self.config.needs_fit else unit
+        loss = loss.clamp(min=0) if unit == "odds" else loss
         size = query.clean.abs().amax(1)
         loss, stderr = (merge_equal(one, view.graph, size) for one in (loss, stderr))
         whole = graph_error(error[reached], view.graph[reached], case.num_graphs)
         flags = int(Flag.STUDENT) + int(Flag.UNCERTAIN) * (whole > net.limit)  # [B]
-        score = scores_of(loss, self._unit)
-        return replace(
-            scores_only(case, score, query.explained, query.clean, flags=flags),
-            bond_loss=torch.where(reached, loss, 0.0),
-            bond_stderr=torch.where(reached, stderr, 0.0),
-            unit=self._unit,
-        )
-
-    @property
-    def _unit(self) -> Unit:
-        """Unit of scores."""
-        if self.config.needs_fit:
-            return "own"
-        return "value" if self.target.mode == "regression" else "odds"
+        score = scores_of(loss, unit)
+        out = scores_only(case, score, query.explained, query.clean, flags=flags)
+        loss, stderr = (torch.where(reached, one, 0.0) for one in (loss, stderr))
+        return replace(out, bond_loss=loss, bond_stderr=stderr, unit=unit)
 
     def mechanism(self) -> Mechanism:
         """Returns what damages bonds, in `explain` and in `fit`."""
@@ -307,9 +296,8 @@ class NICE(Explainer):
     ) -> TeachReport:
         """Teaches a student to predict the losses, and their errors, in one pass of the model.
 
-        The teacher explains the graphs; a fifth of them is held out, to judge the student and to
-        calibrate its error bars. For ``graphs``, ``target`` and ``index`` see `fit`, which forgets
-        the student.
+        A fifth of the graphs is held out, to judge the student and to calibrate its error bars. For
+        the arguments see `fit`, which forgets the student.
         """
         self.check_model()
         work = open_fit(self, graphs, Asked(target, index, pairs, seed, progress))
