@@ -38,7 +38,8 @@ class Settings:
     """
 
     def __post_init__(self) -> None:
-        for name, hint in _hints(type(self)).items():
+        own: Any = type(self)
+        for name, hint in _hints(own).items():
             value = getattr(self, name)
             is_optional, kinds = type(None) in get_args(hint), get_args(hint)
             hint = kinds[0] if is_optional else hint
@@ -81,8 +82,8 @@ class Settings:
     def to_toml(self) -> str:
         """Returns the settings as TOML text, without those that are None, which TOML cannot say."""
         plain = {key: value for key, value in self.to_dict().items() if value is not None}
-        tables = {key: value for key, value in plain.items() if isinstance(value, dict)}
-        lines = [f"{k} = {json.dumps(v)}" for k, v in plain.items() if k not in tables]
+        tables = {key: plain.pop(key) for key in list(plain) if isinstance(plain[key], dict)}
+        lines = [f"{k} = {json.dumps(v)}" for k, v in plain.items()]
         for name, table in tables.items():
             lines += ["", f"[{name}]", *(f"{k} = {json.dumps(v)}" for k, v in table.items())]
         return "\n".join(lines) + "\n"
@@ -109,11 +110,7 @@ class ExplainerConfig(Settings):
 
 @dataclass(frozen=True)
 class BoundaryConfig(Settings):
-    """How the paper's stochastic restoration boundary (SRB) is fitted.
-
-    Gates of bonds minimise the risk, in nats, plus `penalty` times the mean gate. The paper gives
-    the first four.
-    """
+    """How the paper's stochastic restoration boundary (SRB) is fitted; it gives the first four."""
 
     num_draws: Count = 16  # N, draws in each step of a fit, and to judge it
     beta: NotNegative = 0.1  # weight of the spread over draws in the risk, also along the path

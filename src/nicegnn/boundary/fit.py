@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 
 import torch
 from torch import Tensor
@@ -54,11 +55,6 @@ class FitReport:
         """The worst status of any class; ``ok`` if all classes that depend on edges are ok."""
         return next(status for status in FIT_ADVICE if status in self.classes.values())
 
-    @property
-    def advice(self) -> str:
-        """Meaning of the status, and what to do."""
-        return FIT_ADVICE[self.status]
-
 
 def fit_gates(
     target: Target,
@@ -72,8 +68,7 @@ def fit_gates(
 
     .. math:: \min_\theta \tfrac1{|B|} \sum_{G \in B} L(G; \rho_\theta)
 
-    with the objective of `srb_loss`. Only predictions of the frozen target are used. Everything
-    random is addressed by seed and step. Graphs without edges are left out.
+    with the objective of `srb_loss`. Everything random is addressed by seed and step.
     """
     work = _Fit(target, GraphStack(graphs, target.device), mechanism, config, seed)
     work.read(progress)
@@ -82,9 +77,7 @@ def fit_gates(
     net.to(work.sample)
     optimiser = torch.optim.Adam(net.parameters(), lr=config.boundary.learning_rate)
 
-    def step(number: int) -> dict[str, Tensor]:
-        return work.step(net, optimiser, number)
-
+    step = partial(work.step, net, optimiser)
     history = run_steps(step, config.boundary.steps, title="Fitting gates", progress=progress)
     return net, FitReport(work.judge(net), history, work.kept.numel())
 
@@ -130,9 +123,7 @@ class _Fit:
             explained = None  # a regression model, all outputs of it
         return Query(self.target, case, self.mechanism, explained=explained, chunk_edges=chunk)
 
-    def step(
-        self, net: GateNetwork, optimiser: torch.optim.Optimizer, step: int
-    ) -> dict[str, Tensor]:
+    def step(self, net: GateNetwork, optimiser: torch.optim.Adam, step: int) -> dict[str, Tensor]:
         """Takes one step and returns mean loss, risk and restored share."""
         settings, seed, device = self.config.boundary, self.seed, self.kept.device
         chosen = batch_of_step(self.kept.numel(), settings.batch_size, seed, step)

@@ -81,8 +81,8 @@ def _std(value: Tensor) -> Tensor:
 
 def sampled_risk(query: Query, gate: Tensor, config: BoundaryConfig, stream: int) -> Tensor:
     """Returns the risk of each graph under gates ``[M]``, without gradients, ``[B]``."""
-    degradation = query.sample(gate, query.draws(config.num_draws), stream)
-    return restoration_risk(degradation, config.beta)
+    draws = query.draws(config.num_draws)
+    return restoration_risk(query.sample(gate, draws, stream), config.beta)
 
 
 def check_answers(query: Query, risk: Tensor) -> None:

@@ -70,21 +70,17 @@ class Explainer(ABC):
         Args:
             graphs: graphs; or SMILES, if the model names its featuriser in ``model.featurizer``.
             target: class (or output) to explain, one or one per graph, by default the predicted.
-                With ``mode="multilabel"`` it is the label to explain, and required unless the
-                explainer was fitted for one; classes 0 and 1 of the result then mean absent and
-                present, and the predicted one is explained.
+                With ``mode="multilabel"`` it is the label, required unless one was fitted for;
+                classes 0 and 1 of the result then mean absent and present.
             index: nodes to explain, numbers or a mask, for models that predict nodes of one graph;
-                the result then has one explanation per node, each over the bonds within its reach
-                (see `Explanation.to_dense`). For `HeteroData` with the kind: ``("paper", [0, 1])``.
-            pairs: pairs of nodes to explain, ``[2, K]``, for models that take ``edge_label_index``;
-                one explanation each.
+                one explanation each, over the bonds within reach (see `Explanation.to_dense`). For
+                `HeteroData` with the kind: ``("paper", [0, 1])``.
+            pairs: pairs of nodes, ``[2, K]``, for models that take ``edge_label_index``.
             seed: overrides ``config.seed``; equal seeds give equal results.
             progress: shows a bar, with the time that is left.
         """
         asked = Asked(target, index, pairs, seed, progress)
         return explain_batches(self, graphs, asked, self._explain_batch, self.config.batch_size)
-
-    # --- what is learned -------------------------------------------------------------------------
 
     @property
     def is_fitted(self) -> bool:
@@ -115,8 +111,7 @@ class Explainer(ABC):
         Args:
             graphs: list of Data, dataset, loader, SMILES, or one Data (node tasks).
             target: label to fit, for ``mode="multilabel"``; `explain` then explains this label.
-            index: nodes to fit on, for models that predict nodes of one graph.
-            pairs: pairs of nodes to fit on, ``[2, K]``.
+            index, pairs: nodes, or pairs of nodes, to fit on, see `explain`.
         """
         if self.learns:
             work = open_fit(self, graphs, Asked(target, index, pairs, seed, progress))

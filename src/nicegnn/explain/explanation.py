@@ -169,11 +169,10 @@ class Explanation:
         return self if self.num_graphs <= most else concatenate(self._parts(most))
 
     def _parts(self, most: int) -> list[Explanation]:
-        """Returns one explanation for each of the first graphs."""
         place = edge_slots(self.bonds.batch, self.num_graphs)  # of each bond in its graph, [M]
         parts, ptr, kept = [], self.ptr.tolist(), self.bonds
         of_edges, of_bonds = (
-            one.argsort(stable=True).split(one.bincount(minlength=self.num_graphs).tolist())
+            torch.split(one.argsort(stable=True), one.bincount(minlength=self.num_graphs).tolist())
             for one in (self.edge_batch, kept.batch)
         )
         for graph, edges, bonds in zip(range(most), of_edges, of_bonds, strict=False):
@@ -315,10 +314,10 @@ def smiles_of(batch: Data) -> tuple[str, ...] | None:
     """Returns the SMILES that graphs of a batch carry, ``[B]``, or None if none does."""
     smiles = batch.get("smiles")
     smiles = [smiles] if isinstance(smiles, str) else smiles
-    is_list = isinstance(smiles, list | tuple) and len(smiles) == batch.num_graphs
-    if not is_list or not any(isinstance(one, str) and one for one in smiles):
+    if not isinstance(smiles, list | tuple) or len(smiles) != batch.num_graphs:
         return None
-    return tuple(one if isinstance(one, str) else "" for one in smiles)
+    words = tuple(one if isinstance(one, str) else "" for one in smiles)
+    return words if any(words) else None
 
 
 def concatenate(parts: Sequence[Explanation]) -> Explanation:
@@ -331,28 +330,23 @@ def concatenate(parts: Sequence[Explanation]) -> Explanation:
         starts = accumulate(sizes[:-1], initial=0)
         return torch.cat([v + n for v, n in zip(values, starts, strict=True)], dim=-1)
 
-    num_nodes, num_graphs = [int(p.ptr[-1]) for p in parts], [p.num_graphs for p in parts]
-    bonds = Bonds(
-        joined([p.bonds.index for p in parts], num_nodes),
+    nodes, graphs = [int(p.ptr[-1]) for p in parts], [p.num_graphs for p in parts]
+    values: dict[str, Any] = {"edge_index": joined([p.edge_index for p in parts], nodes)}
+    values["ptr"] = torch.cat([parts[0].ptr[:1], joined([p.ptr[1:] for p in parts], nodes)])
+    values["bonds"] = Bonds(
+        joined([p.bonds.index for p in parts], nodes),
         joined([p.bonds.edge_bond for p in parts], [p.bond_score.numel() for p in parts]),
-        joined([p.bonds.batch for p in parts], num_graphs),
+        joined([p.bonds.batch for p in parts], graphs),
         torch.cat([p.bonds.count for p in parts]),
     )
     smiles = [one for p in parts for one in p.smiles or ("",) * p.num_graphs]
-    values: dict[str, Any] = {"smiles": tuple(smiles) if any(smiles) else None}
-    values["status"], values["whole"] = Status.join([p.status for p in parts]), parts[0].whole
+    values["smiles"] = tuple(smiles) if any(smiles) else None
+    values["status"] = Status.join([p.status for p in parts])
     if any(p.whole is not parts[0].whole for p in parts):
         parts = [replace(p, whole=None, edge_origin=None) for p in parts]
-        values["whole"] = None
     for name in {*PER_BOND, *PER_GRAPH, *PER_ATOM, *PER_EDGE} - values.keys():
         held = [getattr(p, name) for p in parts]
         is_known = all(one is not None for one in held)
         join = Trust.join if name == "trust" else torch.cat
         values[name] = join(held) if is_known else None
-    return replace(
-        parts[0],
-        edge_index=joined([p.edge_index for p in parts], num_nodes),
-        bonds=bonds,
-        ptr=torch.cat([parts[0].ptr[:1], joined([p.ptr[1:] for p in parts], num_nodes)]),
-        **values,
-    )
+    return replace(parts[0], **values)

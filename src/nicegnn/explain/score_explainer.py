@@ -38,8 +38,7 @@ class ScoreConfig(ExplainerConfig):
 class ScoreExplainer(Explainer):
     """An explainer that scores directed edges, and a bond by the mean over its directions.
 
-    Subclasses define `_edge_score`. The scores of a bond's directions differ in nearly all methods;
-    they are averaged before any sigmoid. A mechanism (a name or an object) damages messages; for
+    Subclasses define `_edge_score`. A mechanism (a name or an object) damages messages; for
     ``"exchange"`` each edge and draw has a prototype of ``background``, or of its own graph. How
     the model is read (``mode`` and so on) is passed on to `Explainer`.
     """
@@ -59,10 +58,8 @@ class ScoreExplainer(Explainer):
     ) -> None:
         config = self.config_type() if config is None else config
         if not isinstance(config, self.config_type):
-            raise ConfigError(
-                f"`config` of {self.name} must be a {self.config_type.__name__} "
-                f"(got a {type(config).__name__})."
-            )
+            wanted, got = self.config_type.__name__, type(config).__name__
+            raise ConfigError(f"`config` of {self.name} must be a {wanted} (got a {got}).")
         super().__init__(model, config, **reading)
         names = self.mechanisms or ("em",)  # a query always needs one
         chosen = names[0] if mechanism is None else mechanism
@@ -105,6 +102,5 @@ class ScoreExplainer(Explainer):
         return ()
 
     def _query(self, target: Target, batch: Batch, explained: int | Tensor | None = None) -> Query:
-        case = make_case(batch, undirected=self.config.undirected)
-        limit = self.config.chunk_edges
+        case, limit = make_case(batch, undirected=self.config.undirected), self.config.chunk_edges
         return Query(target, case, self.mechanism, explained=explained, chunk_edges=limit)

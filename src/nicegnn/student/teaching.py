@@ -9,6 +9,7 @@ from types import MappingProxyType
 
 import torch
 from torch import Tensor
+from torch_geometric.utils import scatter
 
 from nicegnn.config import Count, Settings
 from nicegnn.errors import ConfigError, GraphError
@@ -60,7 +61,7 @@ class Lesson:
 
 @dataclass(frozen=True)
 class TeachReport:
-    """Result of teaching; all numbers but those of graphs are about held-out graphs."""
+    """Result of teaching, of held-out graphs."""
 
     num_graphs: int  # graphs that the teacher has explained
     num_held_out: int  # those of them that were not learned from
@@ -90,9 +91,7 @@ def teach_student(
     ``explain`` asks the teacher about numbered graphs, ``[B]``, at most ``chunk`` at a time.
     """
     if not isinstance(config, TeachConfig):
-        raise ConfigError(
-            f"`config` must be a TeachConfig (got {type(config).__name__}). Pass TeachConfig(...)."
-        )
+        raise ConfigError(f"`config` must be a TeachConfig (got {type(config).__name__}).")
     most = min(num_graphs, config.max_graphs)
     if most < 2:
         raise GraphError(
@@ -211,8 +210,7 @@ def coverage(ratio: Tensor, label: Tensor, graph: Tensor, bars: float, num_label
 
 def graph_error(error: Tensor, graph: Tensor, num_graphs: int) -> Tensor:
     """Returns the root mean square of the bonds' errors in each graph, 0 without bonds, ``[B]``."""
-    total = error.new_zeros(num_graphs).index_add(0, graph, error.square())
-    return (total / torch.bincount(graph, minlength=num_graphs).clamp(min=1)).sqrt()
+    return scatter(error.square(), graph, 0, num_graphs, "mean").sqrt()
 
 
 def rank_correlation(value: Tensor, wanted: Tensor, graph: Tensor, num_graphs: int) -> Tensor:
@@ -223,7 +221,6 @@ def rank_correlation(value: Tensor, wanted: Tensor, graph: Tensor, num_graphs: i
     Symbols: :math:`d` -> difference of ranks; :math:`n` -> bonds of the graph, nan for less than 3.
     """
     ranks = [rank_within(one, graph, num_graphs) for one in (value, wanted)]
-    squared = (ranks[0] - ranks[1]).square().to(value.dtype)
-    total = squared.new_zeros(num_graphs).index_add(0, graph, squared)
+    total = scatter((ranks[0] - ranks[1]).square().to(value.dtype), graph, 0, num_graphs, "sum")
     n = torch.bincount(graph, minlength=num_graphs).to(total)
     return torch.where(n < 3, torch.nan, 1 - 6 * total / (n * (n.square() - 1)).clamp(min=1))
