@@ -12,8 +12,8 @@ from torch import Tensor
 from torch_geometric.data import Data
 
 from nicegnn import NICE, NICEConfig
-from nicegnn.boundary import fit as fit_module
-from nicegnn.boundary.fit import FIT_ADVICE, FitReport, judge_order
+from nicegnn.boundary import srb
+from nicegnn.boundary.srb import FIT_ADVICE, FitReport, judge_order
 from nicegnn.config import BoundaryConfig
 from nicegnn.graph.batch import to_batch
 from nicegnn.graph.case import edge_slots, make_case
@@ -120,7 +120,7 @@ def test_saturated_gates_are_recognised_with_advice(
 
 def small_fit(monkeypatch: pytest.MonkeyPatch, **changes: Any) -> tuple[FitReport, list[Any]]:
     """Fits on eight graphs, and returns the report and what each step gave to the objective."""
-    seen, plain = list[Any](), fit_module.gates.srb_loss
+    seen, plain = list[Any](), srb.srb_loss
 
     def watched(query: Query, logit: Tensor, settings: BoundaryConfig, stream: int) -> Any:
         case = query.case
@@ -128,7 +128,7 @@ def small_fit(monkeypatch: pytest.MonkeyPatch, **changes: Any) -> tuple[FitRepor
         seen.append((stream, own))
         return plain(query, logit, settings, stream)
 
-    monkeypatch.setattr(fit_module.gates, "srb_loss", watched)
+    monkeypatch.setattr(srb, "srb_loss", watched)
     graphs = [random_graph(5 + n % 4, seed=n) for n in range(8)]
     nice = NICE(small_model(), PAPER.with_(**changes))
     report = nice.fit(graphs, progress=False).fit_report

@@ -9,7 +9,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from nicegnn.boundary.gates import check_answers, restoration_risk, risk_slope
+from nicegnn.boundary.srb import check_answers, restoration_risk, risk_slope
 from nicegnn.config import Count, NICEConfig, Quadrature, check_choice, check_number
 from nicegnn.intervention.query import Query
 from nicegnn.seeding import mix

@@ -10,7 +10,7 @@ from torch import Tensor
 from torch_geometric.data import Batch
 
 from nicegnn.attribution.joint_path import standard_error
-from nicegnn.boundary.gates import check_answers
+from nicegnn.boundary.srb import check_answers
 from nicegnn.errors import GraphError
 from nicegnn.graph.case import merge_equal, rank_within
 from nicegnn.intervention.background import Background, atom_kinds, prototype_rows

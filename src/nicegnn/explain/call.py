@@ -127,8 +127,7 @@ def _notes(target: Target, roots: Roots | None) -> list[str]:
             "any other. To see what else speaks for them, take it out of `edge_index`."
         )
     if target.mode == "multilabel":
-        label = target.label or 0
-        notes.append(f"Label {label} is explained: class 0 is absent, 1 is present.")
+        notes.append(f"Label {target.label or 0} is explained: class 0 is absent, 1 is present.")
     return notes
 
 
@@ -161,8 +160,7 @@ def _check_features(graph: Data, model: nn.Module) -> None:
         return
     if x.is_floating_point() and weight.is_floating_point():
         raise GraphError(
-            f"`x` must have the dtype of the model, {weight.dtype} (got {x.dtype}). Convert one of "
-            "them."
+            f"`x` must have the model's dtype, {weight.dtype} (got {x.dtype}). Convert one of them."
         )
 
 
@@ -216,17 +214,18 @@ def _explained_label(explainer: Explainer, target: Tensor | None) -> int | None:
     fitted = explainer.target.label
     if target is None:
         return fitted
-    if bool((target != target[0]).any()):
+    label, *others = sorted(set(target.tolist()))
+    if others:
         raise TargetError(
             "`target` must be one label for all graphs with mode='multilabel' (got "
-            f"{sorted(set(target.tolist()))}). Explain other labels in another call."
+            f"{[label, *others]}). Explain other labels in another call."
         )
-    if explainer.is_fitted and fitted is not None and (label := int(target[0])) != fitted:
+    if explainer.is_fitted and fitted not in (None, label):
         raise NotFittedError(
             f"`target` must be the label that this {explainer.name} was fitted for, {fitted} (got "
             f"{label}). Fit another one: fit(graphs, target={label})."
         )
-    return int(target[0])
+    return int(label)
 
 
 def _private(

@@ -1,8 +1,4 @@
-"""NICE: what a prediction loses when a bond says what other real bonds say.
-
-One call of `NICE.explain`, from top to bottom: the call is checked, every bond of a batch is
-damaged, what the prediction loses is its score, the best bonds are judged, and all is reported.
-"""
+"""NICE: what a prediction loses when a bond says what other real bonds say."""
 
 from __future__ import annotations
 
@@ -19,8 +15,7 @@ from torch_geometric.data import Batch, Data, HeteroData
 
 from nicegnn.attribution.joint_path import boundary_integrated_gradient
 from nicegnn.attribution.one_by_one import atom_wise_loss, attribute_wise_loss, bond_wise_loss
-from nicegnn.boundary.fit import FIT_ADVICE, FitReport, fit_gates
-from nicegnn.boundary.gates import GateNetwork
+from nicegnn.boundary.srb import FIT_ADVICE, FitReport, GateNetwork, fit_gates
 from nicegnn.config import NICEConfig, check_choice
 from nicegnn.errors import ConfigError, GraphError, NotFittedError, TargetError
 from nicegnn.explain.call import Asked, FitWork, Work, checked_background, explain_batches, open_fit
@@ -306,7 +301,8 @@ class NICE(Explainer):
         return report
 
     def _teach_units(self, work: FitWork, config: TeachConfig | None = None) -> TeachReport:
-        config, stack = config or TeachConfig(), GraphStack(work.units, work.target.device)
+        config = TeachConfig() if config is None else config
+        stack = GraphStack(work.units, work.target.device)
         usable = (stack.num_edges > 0).nonzero().view(-1).cpu()
 
         def explain(chosen: Tensor) -> Lesson:
@@ -315,10 +311,9 @@ class NICE(Explainer):
             wanted = teacher.bond_score if teacher.unit == "own" else teacher.bond_loss
             return Lesson(view_bonds(query), wanted, query.case.reached, query.clean.size(1) + 1)
 
-        how: dict[str, Any] = {"seed": work.seed, "progress": work.progress}
-        self.student, self.teach_report = teach_student(
-            explain, usable.numel(), config, **how, chunk=self.config.batch_size
-        )
+        num, chunk = usable.numel(), self.config.batch_size
+        taught = teach_student(explain, num, config, work.seed, work.progress, chunk)
+        self.student, self.teach_report = taught
         return self.teach_report
 
     def save(self, path: str | Path) -> None:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from torch import Tensor, nn
 
-from nicegnn.boundary.gates import GateNetwork
+from nicegnn.boundary.srb import GateNetwork
 from nicegnn.config import NICEConfig
 from nicegnn.errors import NicegnnError, StoreError
 from nicegnn.intervention.background import Background

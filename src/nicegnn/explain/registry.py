@@ -81,8 +81,8 @@ EXPLAINERS: dict[str, Entry] = {}
 def list_file(package: str) -> None:
     """Lists the explainers of a package's ``explainers.toml``, in its order, after all others.
 
-    A table has the keys of `Entry`. A table with ``like`` takes those of another explainer that it
-    does not give again. An empty table moves an explainer that is listed already.
+    A table has the keys of `Entry`; with ``like`` it takes those of another explainer that it does
+    not give again. An empty table moves an explainer that is listed already.
     """
     text = files(package).joinpath("explainers.toml").read_text(encoding="utf-8")
     for name, about in tomllib.loads(text).items():
@@ -144,14 +144,10 @@ def get_explainer(
     config: Any = None,
     **settings: Any,
 ) -> Explainer:
-    """Returns an explainer of a model by name.
+    """Returns an explainer of a model by name; ``occlusion+nc`` is short for ``mechanism="nc"``.
 
-    Args:
-        name: see `list_explainers`; ``occlusion+nc`` is short for ``mechanism="nc"``.
-        mechanism: how messages are damaged: ``em``, ``nc`` or ``exchange``, or an object.
-        config: the settings object.
-        settings: single settings to change in it, and ``background``, ``mode``, ``return_type``,
-            ``inputs``.
+    ``settings`` are single ones to change in ``config``, and ``background``, ``mode``,
+    ``return_type``, ``inputs``. A mechanism is ``em``, ``nc``, ``exchange`` or an object.
 
     >>> from nicegnn.target.zoo import GIN
     >>> get_explainer("occlusion+nc", GIN(3, 2), num_draws=10).config.num_draws
@@ -166,10 +162,8 @@ def get_explainer(
     defaults = entry.defaults()
     chosen = defaults if config is None else config
     if not isinstance(chosen, type(defaults)):
-        raise ConfigError(
-            f"`config` must be a {type(defaults).__name__} for {name!r} (got {shown(config)}). "
-            "Pass one, or single settings by name."
-        )
+        wanted = type(defaults).__name__
+        raise ConfigError(f"`config` must be a {wanted} for {name!r} (got {shown(config)}).")
     made: Explainer = entry.load()(model, chosen.with_(**settings), mechanism=mechanism, **shell)
     return made
 
@@ -177,8 +171,7 @@ def get_explainer(
 def load_plugins(*paths: str | Path) -> None:
     """Imports plugins: all of installed packages, then these files; each of them once.
 
-    A file that cannot be imported is an error. A broken installed package is only a warning, so
-    that all else still works.
+    A file that cannot be imported is an error, a broken installed package only a warning.
     """
     _load_installed()
     for path in paths:
@@ -186,10 +179,7 @@ def load_plugins(*paths: str | Path) -> None:
 
 
 def check_name(what: str, name: object, wanted_by: str, used_by: str | None) -> None:
-    """Raises `ConfigError` unless a name is a plain word that nothing else uses.
-
-    Whoever uses it may register again, as a cell of a notebook does that runs twice.
-    """
+    """Raises `ConfigError` unless a name is a plain word that nobody else uses."""
     what = f"{'an' if what[0] in 'aeiou' else 'a'} {what}"
     is_word = isinstance(name, str) and re.fullmatch(r"\w[\w.-]*", name) is not None
     if not is_word or name in ("all", "none"):  # words of options
@@ -206,11 +196,9 @@ def check_name(what: str, name: object, wanted_by: str, used_by: str | None) -> 
 def _load_file(path: Path) -> None:
     name = f"nicegnn_plugin_{path.stem}"
     if name in sys.modules:
-        if (other := sys.modules[name].__file__) != str(path):
-            raise ConfigError(
-                f"`plugin` must have its own file name (got {path} beside {other}). Rename one."
-            )
-        return
+        if (other := sys.modules[name].__file__) == str(path):
+            return
+        raise ConfigError(f"`plugin` must have its own file name (got {path} beside {other}).")
     spec = spec_from_file_location(name, path)
     if spec is None or spec.loader is None or not path.is_file():
         raise ConfigError(f"`plugin` must be a Python file (got {path}). Name a file that exists.")
@@ -223,9 +211,9 @@ def _load_file(path: Path) -> None:
         lines = [frame.lineno for frame in frames if frame.filename == str(path)]
         if isinstance(error, SyntaxError) and error.filename == str(path):
             lines = [error.lineno]
-        where = f", line {lines[-1]}" if lines else ""
+        where = f"{path}, line {lines[-1]}" if lines else path
         raise ConfigError(
-            f"Cannot load the plugin {path}{where}: {_words(error)} Correct the file."
+            f"Cannot load the plugin {where}: {_words(error)} Correct the file."
         ) from error
 
 

@@ -10,7 +10,7 @@ from typing import Literal
 import torch
 from torch import Tensor
 
-from nicegnn.boundary.gates import RISK_FLOOR
+from nicegnn.boundary.srb import RISK_FLOOR
 from nicegnn.intervention.query import Query
 from nicegnn.target.losses import log_odds
 

@@ -73,7 +73,6 @@ def teach_student(
     explain: Callable[[Tensor], Lesson],
     num_graphs: int,
     config: TeachConfig,
-    *,
     seed: int,
     progress: bool,
     chunk: int,
@@ -152,10 +151,7 @@ def _train(lesson: Lesson, epochs: int, seed: int, progress: bool) -> StudentNet
 
 @torch.no_grad()
 def _calibrate(net: StudentNetwork, lesson: Lesson) -> tuple[float, float]:
-    """Sets error bars, and the error that few of the held-out graphs exceed.
-
-    Returns rank correlation and coverage for the report.
-    """
+    """Sets error bars and the limit of uncertain graphs; returns rank correlation and coverage."""
     view, num, reached = lesson.view, lesson.num_labels, lesson.reached
     value, error = net(view)
     value, error, graph = value[reached], error.exp()[reached], view.graph[reached]
@@ -188,10 +184,7 @@ def error_factor(ratio: Tensor, covered: Mapping[int, float] = COVERED) -> float
 
 
 def error_factors(ratio: Tensor, label: Tensor, num_labels: int) -> Tensor:
-    """Returns the factor for each class, ``[C + 1]``; that of all for classes with few bonds.
-
-    ``label`` is the class of each bond's graph, ``[M]``.
-    """
+    """Returns the factor for each class, ``[C + 1]``; that of all for classes with few bonds."""
     factors = torch.full((num_labels,), error_factor(ratio)).to(ratio)
     for one, number in enumerate(torch.bincount(label).tolist()):
         if number >= _FEWEST_BONDS:

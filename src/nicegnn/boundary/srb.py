@@ -1,19 +1,18 @@
-"""Fits a gate network on many graphs, and judges without truth what it has learned."""
+"""Stochastic Restoration Boundary (SRB): the smallest restoration that keeps the prediction."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 from torch_geometric.data import Data
 
-from nicegnn.boundary import gates
-from nicegnn.boundary.gates import RISK_FLOOR, GateNetwork
 from nicegnn.config import BoundaryConfig, NICEConfig
-from nicegnn.errors import GraphError
+from nicegnn.errors import GraphError, TargetError
 from nicegnn.graph.case import make_case, rank_within
 from nicegnn.graph.minibatches import GraphStack
 from nicegnn.intervention.intervene import Mechanism
@@ -23,6 +22,8 @@ from nicegnn.progress import progress_bar
 from nicegnn.seeding import SeededWeights, mix
 from nicegnn.target.frozen_model import Target
 
+_TINY = 1e-12  # under the root, so that the slope is finite if all draws are equal
+RISK_FLOOR = 0.02  # nats; below this risk, full corruption hardly matters
 _MOST_GRAPHS = 50_000  # that are read, drawn at random
 _NOISE_TABLES = 8  # about one in eight graphs of a training batch have the same noise
 _JUDGED_GRAPHS = 128  # per class
@@ -40,6 +41,103 @@ FIT_ADVICE = {
     "insensitive": "Corrupting every message hardly changes these predictions: no order of bonds "
     "restores them better than another.",
 }
+
+
+def bond_representation(query: Query) -> Tensor:
+    r"""Returns the input of the gate network for each directed edge, ``[E, D]``.
+
+    .. math:: z_{uv} = [\, h_u,\; h_v \,]
+
+    Symbols: :math:`h` -> node states of the last layer of the frozen target.
+    """
+    h = query.states[-1].to(query.clean.dtype)
+    return h[query.case.batch.edge_index].transpose(0, 1).flatten(1)
+
+
+class GateNetwork(nn.Module):
+    r"""Maps the bonds of a query to the logits of their restoration gates.
+
+    .. math:: \rho_e = \sigma\Big(\tfrac12 \big(g_\theta(z_{uv}) + g_\theta(z_{vu})\big)\Big)
+        \qquad \text{(Appendix E)}
+
+    Symbols: :math:`z` -> `bond_representation`. Gates start near ``settings.start``.
+    """
+
+    def __init__(self, in_size: int, settings: BoundaryConfig) -> None:
+        super().__init__()
+        self.in_size = in_size
+        self.last = nn.Linear(settings.hidden_size, 1)
+        self.first = nn.Linear(in_size, settings.hidden_size)
+        with torch.no_grad():
+            self.last.weight.mul_(0.1)
+            self.last.bias.fill_(math.log(settings.start / (1 - settings.start)))
+
+    def forward(self, query: Query) -> Tensor:
+        """Returns the gate logit of each bond, ``[M]``, a mean over its directed edges."""
+        z = bond_representation(query)
+        if z.size(1) != self.in_size:
+            raise GraphError(
+                f"Bonds must be described by {self.in_size} numbers (got {z.size(1)}). Explain "
+                "graphs with the features of those in fit()."
+            )
+        return query.case.bonds.mean(self.last(self.first(z).relu()).squeeze(1))
+
+
+def restoration_risk(degradation: Tensor, beta: float) -> Tensor:
+    r"""Mean degradation plus its spread over draws.
+
+    .. math:: \hat R^{(N)} = \bar d_N + \beta \sqrt{\tfrac1N \sum_n (d_n - \bar d_N)^2}
+        \qquad \text{(Eq. 15)}
+
+    Symbols: :math:`d_n` -> ``degradation``, ``[N, B]``; :math:`\beta` -> ``beta``. Returns ``[B]``.
+    """
+    return degradation.mean(0) + beta * _std(degradation)
+
+
+def risk_slope(degradation: Tensor, beta: float) -> Tensor:
+    r"""Slope of the risk in each draw's degradation, times the number of draws, ``[N, B]``.
+
+    .. math:: c_n = N \frac{\partial \hat R}{\partial d_n}
+        = 1 + \beta \frac{d_n - \bar d_N}{\sqrt{\tfrac1N \sum_n (d_n - \bar d_N)^2}}
+    """
+    return 1 + beta * (degradation - degradation.mean(0)) / _std(degradation)
+
+
+def _std(value: Tensor) -> Tensor:
+    return ((value - value.mean(0)).square().mean(0) + _TINY).sqrt()
+
+
+def sampled_risk(query: Query, gate: Tensor, config: BoundaryConfig, stream: int) -> Tensor:
+    """Returns the risk of each graph under gates ``[M]``, without gradients, ``[B]``."""
+    draws = query.draws(config.num_draws)
+    return restoration_risk(query.sample(gate, draws, stream), config.beta)
+
+
+def check_answers(query: Query, risk: Tensor) -> None:
+    """Raises `TargetError` if damage has made the model's answers infinite or nan."""
+    if not bool(torch.isfinite(risk).all()):
+        largest = max(float(state.abs().max()) for state in query.states)
+        raise TargetError(
+            "The model must return finite values when its messages are corrupted (got NaN or "
+            f"infinite ones; node states reach {largest:.2g}, whose squares may overflow "
+            f"{query.clean.dtype}). Scale the features, or use float64."
+        )
+
+
+def srb_loss(
+    query: Query, logit: Tensor, config: BoundaryConfig, stream: int
+) -> tuple[Tensor, Tensor, Tensor]:
+    r"""Returns loss, risk and restored share of each graph, ``[B]`` each.
+
+    .. math:: \hat R(\rho_G) + \lambda \|\rho_G\|_1 / |E_G|, \qquad \rho = \sigma(a)
+        \qquad \text{(Eq. 21)}
+
+    Symbols: :math:`a` -> ``logit``, ``[M]``; :math:`\lambda` -> ``config.penalty``.
+    """
+    gate = logit.sigmoid()
+    degradation = query.degradation(gate, query.draws(config.num_draws), stream)
+    risk, restored = restoration_risk(degradation, config.beta), query.case.per_graph_mean(gate)
+    return risk + config.penalty * restored, risk.detach(), restored.detach()
 
 
 @dataclass(frozen=True)
@@ -104,7 +202,7 @@ class _Fit:
                 advance(number * size + part.numel(), "")
         # numbers in the stack, and explained classes, [G] each; what describes some edges
         self.kept, self.explained = map(torch.cat, zip(*kept, strict=True))
-        self.sample = gates.bond_representation(query)
+        self.sample = bond_representation(query)
         if self.kept.numel() == 0:
             raise GraphError(
                 f"At least one of the {read.numel()} training graphs must have edges (got none)."
@@ -132,9 +230,9 @@ class _Fit:
         table = torch.randint(_NOISE_TABLES, (chosen.numel(),), generator=generator)
         chosen, offset = chosen.to(device), table.to(device) * self.table_width
         query = self.query(self.kept[chosen], self.explained[chosen], offset)
-        loss, risk, restored = gates.srb_loss(query, net(query), settings, mix(seed, "fit", step))
+        loss, risk, restored = srb_loss(query, net(query), settings, mix(seed, "fit", step))
         if step == 0:
-            gates.check_answers(query, risk)
+            check_answers(query, risk)
         descend(loss.mean(), list(net.parameters()), optimiser)
         return {"loss": loss.detach().mean(), "risk": risk.mean(), "restored": restored.mean()}
 
@@ -162,10 +260,10 @@ def judge_order(query: Query, logit: Tensor, settings: BoundaryConfig, seed: int
         return "saturated-high"
     if float((gate < 0.03).float().mean()) > 0.95:
         return "saturated-low"
-    corrupted = gates.sampled_risk(
+    corrupted = sampled_risk(
         query, torch.zeros_like(logit), settings, mix(seed, "corrupted")
     )  # [B]
-    gates.check_answers(query, corrupted)
+    check_answers(query, corrupted)
     if float(corrupted.median()) < RISK_FLOOR:
         return "insensitive"
     case, where = query.case, query.case.bonds.batch
@@ -177,8 +275,7 @@ def judge_order(query: Query, logit: Tensor, settings: BoundaryConfig, seed: int
     )
     stream = mix(seed, "judge")
     learned, reverse = (
-        gates.sampled_risk(query, kept.to(logit.dtype), settings, stream)
-        for kept in (better, worse)
+        sampled_risk(query, kept.to(logit.dtype), settings, stream) for kept in (better, worse)
     )
     gain = (reverse - learned) / corrupted.clamp(min=RISK_FLOOR)  # [B]
     mean = float(gain.mean())
