@@ -19,9 +19,7 @@ Positive = Annotated[float, "be a positive number", lambda v: v > 0]
 NotNegative = Annotated[float, "be at least 0", lambda v: v >= 0]
 Fraction = Annotated[float, "lie between 0 and 1", lambda v: 0 < v < 1]
 
-AttributionPath = Literal["bond", "joint"]
 Quadrature = Literal["gauss", "gauss-linear", "riemann"]
-Damage = Literal["exchange", "nc", "em"]
 Anchor = Literal["propagated", "clean"]
 
 
@@ -70,13 +68,12 @@ class Settings:
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> Self:
         """Builds settings from plain values; missing names keep defaults, unknown names raise."""
-        values = dict(values)
+        values, parts = dict(values), _parts(cls)
         _check_names(cls, values)
-        for part, kind in _parts(cls).items():
-            if part in values:
-                if not isinstance(values[part], Mapping):
-                    raise ConfigError(f"`{part}` must be a table (got {values[part]!r}).")
-                values[part] = kind.from_dict(values[part])
+        for part in (name for name in parts if name in values):
+            if not isinstance(values[part], Mapping):
+                raise ConfigError(f"`{part}` must be a table (got {values[part]!r}).")
+            values[part] = parts[part].from_dict(values[part])
         return cls(**values)
 
     def to_toml(self) -> str:
@@ -130,7 +127,7 @@ class AttributionConfig(Settings):
     of `num_nodes` nodes (Boundary-Integrated Gradient, BIG).
     """
 
-    path: AttributionPath = "bond"  # "bond" (one by one) or "joint" (paper)
+    path: Literal["bond", "joint"] = "bond"  # "bond" (one by one) or "joint" (paper)
     num_draws: Count = 4  # M, draws of each bond, or at each node, where damage is random
     num_nodes: Count = 8  # T, nodes of the path ("joint" only)
     quadrature: Quadrature = "gauss"  # rule of the path, see `path_nodes`; "riemann" (paper)
@@ -142,7 +139,7 @@ class NICEConfig(ExplainerConfig):
 
     boundary: BoundaryConfig = field(default_factory=BoundaryConfig)
     attribution: AttributionConfig = field(default_factory=AttributionConfig)
-    mechanism: Damage = "exchange"  # "exchange", "nc" noise corruption, "em" element-wise masking
+    mechanism: Literal["exchange", "nc", "em"] = "exchange"  # nc: noise, em: masking
     anchor: Anchor = "propagated"  # damaged message: of the "clean" pass (paper), or "propagated"
     num_prototypes: Count = 8  # K, real edges that damaged ones are exchanged with, one by one
 

@@ -20,7 +20,7 @@ from tests.screening.small_screen import labelled_csv, write_csv
 PLUGIN = """
 import torch
 from nicegnn import register_explainer
-from nicegnn.explain.score_explainer import ScoreExplainer
+from nicegnn.explain.explainer import ScoreExplainer
 
 @register_explainer("Bonds at atoms with few neighbours.", cost="none")
 class Lonely(ScoreExplainer):

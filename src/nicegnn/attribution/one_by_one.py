@@ -114,17 +114,14 @@ def atom_wise_loss(query: Query, background: Background | None, num: int) -> Ato
 def attribute_wise_loss(query: Query, background: Background | None, num: int) -> Tensor:
     r"""Returns what the prediction loses when one attribute of an atom is replaced, ``[V, F]``.
 
-    It is `atom_wise_loss` with :math:`x_{vf} \leftarrow x_{b_k f}` for a single column f of ``x``:
-    F times as many passes. Columns in which atom and prototypes agree lose nothing.
+    It is `atom_wise_loss` with :math:`x_{vf} \leftarrow x_{b_k f}` for a single column f of ``x``.
     """
     query = query.losing("signed-margin")
     features = atom_kinds(query.target, query.case.batch)
     x = features.get("x")
     if x is None or x.dim() != 2:
-        raise GraphError(
-            "`atoms='attributes'` must have graphs with `x` of shape [V, F] (got "
-            f"{sorted(features)}). Use atoms=True."
-        )
+        got = sorted(features)
+        raise GraphError(f"`atoms='attributes'` needs graphs with `x` of shape [V, F] (got {got}).")
     kinds, row = atom_prototypes(query, features, background, num)
     donor = kinds["x"][row]  # [V, K, F]
     own = torch.arange(row.numel(), device=row.device).view_as(row)
@@ -206,10 +203,9 @@ def two_places(query: Query, kinds: Mapping[str, Tensor], row: Tensor, loss: Ten
     Note:
         Two copies that a maximum pools are seldom found: one hides the other from single losses.
     """
-    batch, none = query.case.batch, torch.zeros_like(row[:, 0])
-    is_asked = query.target.mode not in ("regression", "multilabel")
-    if not is_asked or query.target.level != "graph" or not query.stack.is_complete:
-        return none
+    batch, is_other = query.case.batch, query.target.mode in ("regression", "multilabel")
+    if is_other or query.target.level != "graph" or not query.stack.is_complete:
+        return torch.zeros_like(row[:, 0])
     first = _place(batch, loss)
     near = first.clone()
     for one, other in (batch.edge_index, batch.edge_index.flip(0)):

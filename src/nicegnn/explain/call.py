@@ -239,10 +239,8 @@ def _private(
     if level == "graph":
         return work, None
     if not isinstance(graph, Data):
-        raise TargetError(
-            f"`graphs` must be one Data if `index` or `pairs` is given (got {type(graph).__name__})"
-            ". Explain one graph at a time."
-        )
+        got = type(graph).__name__
+        raise TargetError(f"`graphs` must be one Data if `index` or `pairs` is given (got {got}).")
     batch = to_batch(graph)
     _check_features(batch, work.model)
     return work, choose_roots(work, batch.to(work.device), index, pairs)

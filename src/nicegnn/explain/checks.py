@@ -79,11 +79,9 @@ def explained_pairs(pairs: Any, num_nodes: int) -> Tensor:
 
 
 def _within(name: str, nodes: Tensor, num_nodes: int) -> Tensor:
-    if int(nodes.min()) < 0 or int(nodes.max()) >= num_nodes:
-        raise TargetError(
-            f"`{name}` must lie between 0 and {num_nodes - 1} "
-            f"(got {int(nodes.min())} to {int(nodes.max())})."
-        )
+    low, high = int(nodes.min()), int(nodes.max())
+    if low < 0 or high >= num_nodes:
+        raise TargetError(f"`{name}` must lie between 0 and {num_nodes - 1} (got {low} to {high}).")
     return nodes
 
 

@@ -159,23 +159,21 @@ class Explanation:
             out.set_value_dict("atom_score", self.kinds.of_each(graph, atoms, "nodes"))
         return out
 
-    def split(self) -> list[Explanation]:
-        """Returns one explanation per graph, with node numbers of its own graph."""
-        return self._parts(self.num_graphs)
-
     def first(self, most: int) -> Explanation:
         """Returns the explanation of the first graphs."""
         check_number("most", most, Count)
-        return self if self.num_graphs <= most else concatenate(self._parts(most))
+        return self if self.num_graphs <= most else concatenate(self.split(most))
 
-    def _parts(self, most: int) -> list[Explanation]:
+    def split(self, most: int | None = None) -> list[Explanation]:
+        """Returns one explanation per graph, with node numbers of its own graph."""
         place = edge_slots(self.bonds.batch, self.num_graphs)  # of each bond in its graph, [M]
         parts, ptr, kept = [], self.ptr.tolist(), self.bonds
         of_edges, of_bonds = (
             torch.split(one.argsort(stable=True), one.bincount(minlength=self.num_graphs).tolist())
             for one in (self.edge_batch, kept.batch)
         )
-        for graph, edges, bonds in zip(range(most), of_edges, of_bonds, strict=False):
+        own = list(zip(of_edges, of_bonds, strict=True))[:most]
+        for graph, (edges, bonds) in enumerate(own):
             first, last = ptr[graph : graph + 2]
             levels = {PER_BOND: bonds, PER_GRAPH: slice(graph, graph + 1)}
             levels |= {PER_ATOM: slice(first, last), PER_EDGE: edges}
@@ -186,8 +184,8 @@ class Explanation:
                 if getattr(self, name) is not None
             }
             values["edge_index"] = self.edge_index[:, edges] - first
-            own = kept.index[:, bonds] - first, place[kept.edge_bond[edges]]
-            values["bonds"] = Bonds(*own, torch.zeros_like(bonds), kept.count[bonds])
+            ends = kept.index[:, bonds] - first, place[kept.edge_bond[edges]]
+            values["bonds"] = Bonds(*ends, torch.zeros_like(bonds), kept.count[bonds])
             parts.append(replace(self, **values, ptr=self.ptr[graph : graph + 2] - first))
         return parts
 

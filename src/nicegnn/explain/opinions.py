@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from nicegnn.attribution.joint_path import path_nodes
-from nicegnn.explain.score_explainer import Count, ScoreConfig, ScoreExplainer
+from nicegnn.explain.explainer import Count, ScoreConfig, ScoreExplainer
 from nicegnn.intervention.one_part import damage_each_bond
 from nicegnn.intervention.query import Query
 from nicegnn.seeding import mix
