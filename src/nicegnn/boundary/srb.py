@@ -204,9 +204,7 @@ class _Fit:
         self.kept, self.explained = map(torch.cat, zip(*kept, strict=True))
         self.sample = bond_representation(query)
         if self.kept.numel() == 0:
-            raise GraphError(
-                f"At least one of the {read.numel()} training graphs must have edges (got none)."
-            )
+            raise GraphError("At least one training graph must have edges (got none).")
         self.table_width = -(-int(self.stack.num_edges[self.kept].max()) // 64) * 64
 
     def query(

@@ -141,10 +141,7 @@ class Explanation:
         return to_dense(self)
 
     def by_kind(self, graph: HeteroData) -> HeteroData:
-        """Returns a graph with its scores: ``edge_score`` of each kind of edge, ``atom_score``.
-
-        ``graph`` is the one that was explained; the scores of several explained nodes are added.
-        """
+        """Returns the explained graph with ``edge_score`` and ``atom_score``, added over nodes."""
         dense = self.to_dense()
         if self.kinds is None or dense.edge_index.size(1) % max(1, graph.num_edges):
             raise GraphError(
@@ -237,11 +234,8 @@ class Explanation:
             smiles: molecule of each graph, by default those that graphs carried; node ``i`` must
                 be atom ``i``. An empty one draws a graph of circles and lines.
             value: what colours the bonds; ``"change"`` is the loss with its sign.
-            top: outlines so many of the best bonds, as in `top`.
-            truth: true bonds, bool ``[M]``; they are outlined.
-            size: width and height of each graph in pixels.
-            columns: graphs side by side.
-            most: graphs that are drawn at most.
+            top, truth: outlines the best bonds, as in `top`, or true ones, bool ``[M]``.
+            size, columns, most: pixels of each graph, graphs side by side, and graphs in all.
             palette: ``"score"``, ``"gate"``, ``"dark"`` or a `Palette`.
         """
         from nicegnn.explain.pictures import draw

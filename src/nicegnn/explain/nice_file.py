@@ -77,8 +77,6 @@ def read_nice(kind: type[NICE], path: str | Path, model: nn.Module, **given: Any
     check_fingerprint(path, model, str(description.get("model")))
     try:
         return _made(kind, tensors, description, model, given)
-    except StoreError as error:
-        raise StoreError(f"{path}: {error}") from None
     except NicegnnError as error:
         raise StoreError(f"{path} cannot be used: {error}") from error
     except (KeyError, TypeError, ValueError, OverflowError, AttributeError, RuntimeError) as error:
@@ -89,11 +87,7 @@ def read_nice(kind: type[NICE], path: str | Path, model: nn.Module, **given: Any
 
 
 def _made(
-    kind: type[NICE],
-    tensors: Mapping[str, Tensor],
-    about: Mapping[str, Any],
-    model: nn.Module,
-    given: Mapping[str, Any],
+    kind: type[NICE], tensors: Mapping[str, Tensor], about: Any, model: nn.Module, given: Any
 ) -> NICE:
     """Returns the explainer that a checked file describes."""
     config, facts = NICEConfig.from_dict(about["config"]), about["background"]

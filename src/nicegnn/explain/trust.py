@@ -40,33 +40,20 @@ class Flag(IntFlag):
 
 ADVICE = {
     Flag.NO_EDGES: "The graph has no edges, so there is nothing to score.",
-    Flag.INSENSITIVE: (
-        "Damaging messages hardly changes the prediction: it does not depend on edges, and "
-        "their scores say little. Look at the node features instead."
-    ),
-    Flag.NOT_RESTORED: (
-        "The risk at the boundary is above a tenth of that at full corruption: scores explain only "
-        "a part of the prediction. Fit longer, or lower the penalty."
-    ),
-    Flag.ALL_RESTORED: (
-        "Nearly all edges had to be restored, so the gates give no ranking. Use the attribution, "
-        "or raise the penalty."
-    ),
-    Flag.LOOK_TWICE: (
-        "The best bond may be no true one: without it few log-odds are lost, or many bonds lose as "
-        "much. Compare with another method or a similar molecule."
-    ),
-    Flag.DO_NOT_USE: (
-        "No bond alone carries the prediction. It may rest on evidence that is there twice, on "
-        "whole rings, or on the kinds of atoms."
-    ),
-    Flag.STUDENT: (
-        "The student predicted the scores; nothing was damaged. `bond_stderr` is its error bar."
-    ),
-    Flag.UNCERTAIN: (
-        "The student expects a large error here, or was not taught this class. Explain such graphs "
-        "without student=True."
-    ),
+    Flag.INSENSITIVE: "Damaging messages hardly changes the prediction: it does not depend on "
+    "edges, and their scores say little. Look at the node features instead.",
+    Flag.NOT_RESTORED: "The risk at the boundary is above a tenth of that at full corruption: "
+    "scores explain only a part of the prediction. Fit longer, or lower the penalty.",
+    Flag.ALL_RESTORED: "Nearly all edges had to be restored, so the gates give no ranking. Use the "
+    "attribution, or raise the penalty.",
+    Flag.LOOK_TWICE: "The best bond may be no true one: without it few log-odds are lost, or many "
+    "bonds lose as much. Compare with another method or a similar molecule.",
+    Flag.DO_NOT_USE: "No bond alone carries the prediction. It may rest on evidence that is there "
+    "twice, on whole rings, or on the kinds of atoms.",
+    Flag.STUDENT: "The student predicted the scores; nothing was damaged. `bond_stderr` is its "
+    "error bar.",
+    Flag.UNCERTAIN: "The student expects a large error here, or was not taught this class. Explain "
+    "such graphs without student=True.",
 }
 
 

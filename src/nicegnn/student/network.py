@@ -114,14 +114,13 @@ class StudentNetwork(nn.Module):
 
     def forward(self, view: BondView) -> tuple[Tensor, Tensor]:
         """Returns the value of each bond and the logarithm of its error, ``[M]`` each."""
-        given = view.state.size(1), view.edge.size(1)
-        if given != (self.shape["state_size"], self.shape["edge_size"]):
+        size, edge_size = view.state.size(1), view.edge.size(1)
+        wanted = self.shape["state_size"], self.shape["edge_size"]
+        if (size, edge_size) != wanted:
             raise GraphError(
-                f"Nodes and bonds must be described by {self.shape['state_size']} and "
-                f"{self.shape['edge_size']} numbers (got {given[0]} and {given[1]}). Explain "
-                "graphs with the features of those in teach()."
+                f"Nodes and bonds must be described by {wanted[0]} and {wanted[1]} numbers (got "
+                f"{size} and {edge_size}). Explain graphs with the features of those in teach()."
             )
-        size = view.state.size(1)
         h = ((view.state - self.mean[:size]) / self.scale[:size]).clamp(-_CLAMP, _CLAMP)  # [V, D]
         (u, v), graph = view.ends, view.graph
         num_nodes, num_graphs = h.size(0), view.label.numel()

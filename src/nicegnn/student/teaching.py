@@ -52,10 +52,9 @@ class Lesson:
         place = torch.full_like(view.label, -1)  # of each graph among the chosen ones
         place[chosen] = torch.arange(chosen.numel(), device=chosen.device)
         home = place[view.home]
-        node, bond = ((one >= 0).nonzero().view(-1) for one in (home, home[view.ends[0]]))
-        ends = ((home >= 0).cumsum(0) - 1)[view.ends[:, bond]]
-        label = view.label[chosen]
-        part = BondView(view.state[node], home[node], ends, view.edge[bond], label)
+        node, bond = home >= 0, home[view.ends[0]] >= 0
+        ends = (node.cumsum(0) - 1)[view.ends[:, bond]]
+        part = BondView(view.state[node], home[node], ends, view.edge[bond], view.label[chosen])
         return Lesson(part, self.wanted[bond], self.reached[bond], self.num_labels)
 
 
@@ -93,9 +92,7 @@ def teach_student(
         raise ConfigError(f"`config` must be a TeachConfig (got {type(config).__name__}).")
     most = min(num_graphs, config.max_graphs)
     if most < 2:
-        raise GraphError(
-            f"`graphs` must hold at least 2 graphs with edges (got {most}). Pass more of them."
-        )
+        raise GraphError(f"`graphs` must hold at least 2 graphs with edges (got {most}).")
     order, parts = batch_of_step(num_graphs, most, mix(seed, "teach"), 0), []
     with progress_bar("Explaining by the teacher", most, shown=progress) as advance:
         for first in range(0, most, chunk):
