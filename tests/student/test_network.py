@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from nicegnn.errors import GraphError
-from nicegnn.student.network import BondView, StudentNetwork
+from nicegnn.student.teaching import BondView, StudentNetwork
 
 
 def some_view() -> BondView:

@@ -9,9 +9,16 @@ import torch
 from torch import Tensor
 
 from nicegnn.errors import ConfigError, GraphError
-from nicegnn.student import network
-from nicegnn.student.network import BondView, StudentNetwork
-from nicegnn.student.teaching import Lesson, TeachConfig, TeachReport, graph_error, teach_student
+from nicegnn.student import teaching
+from nicegnn.student.teaching import (
+    BondView,
+    Lesson,
+    StudentNetwork,
+    TeachConfig,
+    TeachReport,
+    graph_error,
+    teach_student,
+)
 
 QUICK = TeachConfig(max_graphs=256, epochs=30)
 SIZE = 8  # bonds of each graph, a ring
@@ -41,7 +48,7 @@ def lesson(chosen: Tensor, noise: float = 0.0) -> Lesson:
 @pytest.fixture(autouse=True)
 def narrow(monkeypatch: pytest.MonkeyPatch) -> None:
     """A narrow network is taught faster."""
-    monkeypatch.setattr(network, "_HIDDEN", 16)
+    monkeypatch.setattr(teaching, "_HIDDEN", 16)
 
 
 def noisy(noise: float) -> Callable[[Tensor], Lesson]:

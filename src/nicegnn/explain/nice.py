@@ -31,8 +31,15 @@ from nicegnn.intervention.exchange import Exchange
 from nicegnn.intervention.intervene import Mechanism
 from nicegnn.intervention.mechanisms import get_mechanism
 from nicegnn.intervention.query import Query
-from nicegnn.student.network import StudentNetwork, view_bonds
-from nicegnn.student.teaching import Lesson, TeachConfig, TeachReport, graph_error, teach_student
+from nicegnn.student.teaching import (
+    Lesson,
+    StudentNetwork,
+    TeachConfig,
+    TeachReport,
+    graph_error,
+    teach_student,
+    view_bonds,
+)
 from nicegnn.target.frozen_model import Inputs
 from nicegnn.target.output import Mode, ReturnType
 

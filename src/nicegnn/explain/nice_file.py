@@ -15,8 +15,7 @@ from nicegnn.errors import NicegnnError, StoreError
 from nicegnn.intervention.background import Background
 from nicegnn.seeding import SeededWeights
 from nicegnn.store import load_tensors, save_tensors, tensors_below
-from nicegnn.student.network import StudentNetwork
-from nicegnn.student.teaching import TeachReport
+from nicegnn.student.teaching import StudentNetwork, TeachReport
 from nicegnn.target.frozen_model import fingerprint
 
 if TYPE_CHECKING:
