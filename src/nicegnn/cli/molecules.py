@@ -18,9 +18,6 @@ if TYPE_CHECKING:
     from nicegnn.screening.reading import TypedSmiles
     from nicegnn.screening.tables import Row
 
-_FEW = 5  # bonds and atoms of a typed molecule that are named
-_SEEN = 0.005  # scores below it are shown as nothing
-
 
 @takes(RunConfig)
 def explain(
@@ -45,12 +42,23 @@ def explain(
     require_rdkit()  # before anything is told
     from nicegnn.screening.fragments import find_patterns
     from nicegnn.screening.outputs import write_outputs
-    from nicegnn.screening.reading import Reader
+    from nicegnn.screening.reading import Reader, TypedSmiles, is_file_name
     from nicegnn.screening.run import load_once, run
 
-    molecules = _molecules(config)
-    if isinstance(molecules, Reader) and out is None:
-        raise options.WordError("`--out` must name a folder for the results of a file (got none).")
+    words = config.molecules
+    if not words:
+        raise options.WordError(
+            "`MOLECULES` must be a SMILES in quotes or a file (got none). Try: nicegnn explain "
+            '"CC(=O)Nc1ccc(O)cc1"'
+        )
+    molecules = TypedSmiles(words)
+    if any(map(is_file_name, words)):
+        if len(words) > 1:
+            raise options.WordError(f"`MOLECULES` must be one file, or SMILES alone (got {words}).")
+        columns = {"smiles_column": config.smiles_column, "id_column": config.id_column}
+        molecules = Reader(words[0], **columns)
+        if out is None:
+            raise options.WordError("`--out` must name a folder for results of a file (got none).")
     one_thread()
     find_patterns(config.output.substructures)
     subject, say = load_once(config.model), typer.echo
@@ -74,25 +82,7 @@ def explain(
         _reject(f"{result.num_rejected} rejected; {out / 'rejects.csv'} says why.")
 
 
-def _molecules(config: RunConfig) -> TypedSmiles:
-    """Returns the molecules to explain."""
-    from nicegnn.screening.reading import Reader, TypedSmiles, is_file_name
-
-    words = config.molecules
-    if not words:
-        raise options.WordError(
-            "`MOLECULES` must be a SMILES in quotes or a file (got none). Try: nicegnn explain "
-            '"CC(=O)Nc1ccc(O)cc1"'
-        )
-    if not any(map(is_file_name, words)):
-        return TypedSmiles(words)
-    if len(words) > 1:
-        raise options.WordError(f"`MOLECULES` must be one file, or SMILES alone (got {words}).")
-    return Reader(words[0], smiles_column=config.smiles_column, id_column=config.id_column)
-
-
 def _reject(*reasons: str, code: int = options.REJECTED) -> None:
-    """Ends a command with what was rejected."""
     typer.echo("\n".join(reasons), err=True)
     raise typer.Exit(code)
 
@@ -123,8 +113,8 @@ def _lines_about(row: Row, subject: Pretrained) -> list[str]:
     from nicegnn.screening.gallery import limits_of, prediction_words, trust_of
     from nicegnn.screening.tables import atoms_in, bonds_in
 
-    best, top = (
-        [one for one in sorted(parts, key=itemgetter("rank"))[:_FEW] if abs(one["score"]) >= _SEEN]
+    best, top = (  # the first five, without those whose score would be shown as nothing
+        [one for one in sorted(parts, key=itemgetter("rank"))[:5] if abs(one["score"]) >= 0.005]
         for parts in (bonds_in(row), atoms_in(row))
     )
     unit = f" {subject.card.unit}" if subject.card.unit and "endpoint" not in row else ""
@@ -134,15 +124,13 @@ def _lines_about(row: Row, subject: Pretrained) -> list[str]:
     what = LEGENDS[row["unit"]].partition(";")[0]
     if best:
         lines.append(f"  bonds it rests on most ({what}):")
+        lines += [f"    {b['name']:<10} {b['score']:.3f}  {b['type']}, {b['groups']}" for b in best]
     elif row["bond_score"]:
         lines.append("  it rests on no bond: without any of them it stays as it is")
-    for one in best:
-        lines.append(f"    {one['name']:<10} {one['score']:.3f}  {one['type']}, {one['groups']}")
     if top:
         against = "; minus: speaks against it" if any(one["score"] < 0 for one in top) else ""
-        lines.append(f"  atoms it rests on most ({what}{against}):")
         words = (f"{one['element']}{one['atom']} {one['score']:.3f}" for one in top)
-        lines.append(f"    {', '.join(words)}")
+        lines += [f"  atoms it rests on most ({what}{against}):", f"    {', '.join(words)}"]
     if row["applicability"] == INSIDE:
         lines.append(f"  nearest training molecule: similarity {row['similarity']:.2f}")
     about = {"the model may not fit": limits_of(row), "trust": trust_of(row, subject.card)}

@@ -6,8 +6,7 @@ Every record of the input has exactly one row, see `tables.ROW`.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
-from functools import partial
+from collections.abc import Sequence
 from typing import Any
 
 import torch
@@ -37,19 +36,17 @@ class TooLarge(MoleculeError):
 
 
 def explain_rows(records: Sequence[Record], subject: Pretrained, config: RunConfig) -> list[Row]:
-    """Returns the row of each record, in their order.
-
-    An ensemble gives each record a row for each of its outputs, one below the other.
-    """
+    """Returns the row of each record in their order, of an ensemble one for each output."""
     own, explainer = own_names(records[0].values if records else ()), subject.explainer
-    more = [*ENSEMBLE, *explainer.columns] if isinstance(explainer, Ensemble) else []
-    rows: list[Row] = []
-    read: list[Read] = []
+    more, number = list[str](), 1
+    if isinstance(explainer, Ensemble):
+        more, number = [*ENSEMBLE, *explainer.columns], len(explainer.outputs)
+    rows, read = list[Row](), list[Read]()
     for record in records:
         row: Row = dict.fromkeys([*ROW, *ATOMS, *more])
         row |= {"row": record.row, "id": record.id, "smiles": record.smiles[:MOST_LETTERS]}
         row |= {own[name]: value for name, value in record.values.items()}
-        copies = [dict(row) for _ in range(num_outputs(subject))]
+        copies = [dict(row) for _ in range(number)]
         rows += copies
         try:
             read.append((copies, graph_of(record, subject.featurizer, config.max_atoms)))
@@ -62,11 +59,7 @@ def explain_rows(records: Sequence[Record], subject: Pretrained, config: RunConf
 
 
 def graph_of(record: Record, featurizer: Featurizer, max_atoms: int = MOST_ATOMS) -> Data:
-    """Returns the graph of a record, or raises `MoleculeError`.
-
-    Only graphs whose nodes are the atoms of the SMILES are taken, so that a score belongs to the
-    atom it is told of.
-    """
+    """Returns the graph of a record, or raises `MoleculeError`; its nodes must be the atoms."""
     if record.problem:
         raise MoleculeError(record.problem)
     try:
@@ -97,30 +90,27 @@ def _explain(read: Sequence[Read], subject: Pretrained, config: RunConfig) -> No
         for row in read[0][0] if len(read) == 1 else ():
             row["reason"] = f"The explainer raised {type(error).__name__}: {error}"
         return
-    for place, (card, out, more) in enumerate(found):
+    for place, (card, out, one) in enumerate(found):
         for number, ((rows, _), part) in enumerate(zip(read, out.split(), strict=True)):
-            rows[place] |= _cells(part, rows[place]["smiles"], card, subject.domain) | more(number)
+            rows[place] |= _cells(part, rows[place]["smiles"], card, subject.domain)
+            rows[place] |= {} if one is None else _of_several(one, number)
 
 
 def answers(
     subject: Pretrained, graphs: Sequence[Data], config: RunConfig
-) -> list[tuple[ModelCard, Explanation, Callable[[int], Row]]]:
-    """Returns card and explanation of each output, and what a row tells beside, by its number."""
+) -> list[tuple[ModelCard, Explanation, Finding | None]]:
+    """Returns card and explanation of each output, and what else an ensemble found."""
     explainer = subject.explainer
     if isinstance(explainer, Ensemble):
         return [
-            (
-                subject.cards.get(one.output.name, subject.card),
-                one.explanation,
-                partial(_of_several, one),
-            )
+            (subject.cards.get(one.output.name, subject.card), one.explanation, one)
             for one in explainer.findings(graphs, atoms=config.atoms)
         ]
     words: dict[str, Any] = {}  # methods other than NICE know none of them
     if isinstance(explainer, NICE):
         words = {"atoms": config.atoms, "student": config.student == "yes"}
     out = explainer.explain(graphs, seed=config.model.seed, **words)
-    return [(subject.card, out, lambda number: {})]
+    return [(subject.card, out, None)]
 
 
 def _of_several(found: Finding, number: int) -> Row:
@@ -135,16 +125,8 @@ def _of_several(found: Finding, number: int) -> Row:
     }
 
 
-def num_outputs(subject: Pretrained) -> int:
-    """Returns how many rows a molecule has."""
-    return len(subject.explainer.outputs) if isinstance(subject.explainer, Ensemble) else 1
-
-
 def _cells(out: Explanation, smiles: str, card: ModelCard, domain: Domain | None) -> Row:
-    """Returns what a row tells of an explained molecule.
-
-    `OUTPUTS` are the probabilities of all classes, or the value.
-    """
+    """Returns what a row tells of a molecule; `OUTPUTS` are probabilities, or the value."""
     trust, is_value = out.trust, card.task == "regression"
     near = Nearness() if domain is None else domain.nearness(parse_smiles(smiles))
     verdict = "not checked" if trust is None else trust.verdicts[0]

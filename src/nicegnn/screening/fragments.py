@@ -7,11 +7,9 @@ claims it, else that of its ring, else what it joins.
 from __future__ import annotations
 
 import tomllib
-from collections.abc import Mapping
-from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from nicegnn.errors import ConfigError
 from nicegnn.molecule.smiles import require_rdkit
@@ -20,8 +18,7 @@ if TYPE_CHECKING:
     from rdkit.Chem import Mol
 
 
-@dataclass(frozen=True)
-class Group:
+class Group(NamedTuple):
     """A named group, and how its bonds are found."""
 
     pattern: Any  # RDKit query
@@ -30,32 +27,21 @@ class Group:
 
 
 @cache
-def _tables() -> Mapping[str, Any]:
-    text = files("nicegnn.screening").joinpath("groups.toml").read_text(encoding="utf-8")
-    return tomllib.loads(text)
-
-
-@cache
-def named_groups() -> Mapping[str, Group]:
-    """Returns the groups of ``groups.toml`` by name, the most specific first."""
-    return {
-        name: Group(_pattern(name, smarts), name in _tables()["whole"], table == "groups")
+def _named() -> tuple[dict[str, Group], dict[str, Any]]:
+    """Returns the groups of ``groups.toml``, the most specific first, and the patterns of rings."""
+    told = tomllib.loads((files("nicegnn.screening") / "groups.toml").read_text(encoding="utf-8"))
+    groups = {
+        name: Group(_pattern(name, smarts), name in told["whole"], table == "groups")
         for table in ("groups", "outside rings")
-        for name, smarts in _tables()[table].items()
+        for name, smarts in told[table].items()
     }
-
-
-@cache
-def _ring_patterns() -> Mapping[str, Any]:
-    named = _tables()["rings"].items()
-    return {f"{name} ring": _pattern(name, smarts) for name, smarts in named}
+    return groups, {f"{name} ring": _pattern(name, one) for name, one in told["rings"].items()}
 
 
 def find_patterns(words: tuple[str, ...]) -> dict[str, Any]:
     """Returns the patterns of words such as ``amide=NC=O``; a name of a group stands for itself."""
-    named = {name: group.pattern for name, group in named_groups().items()}
-    named |= _ring_patterns()
-    patterns = {}
+    groups, rings = _named()
+    named, patterns = {**{name: group.pattern for name, group in groups.items()}, **rings}, {}
     for word in words:
         name, _, smarts = word.partition("=")
         if not smarts and name not in named:
@@ -83,25 +69,21 @@ def groups_in(mol: Mol) -> list[tuple[str, tuple[int, ...], set[int]]]:
     """
     taken: set[int] = set()
     groups = []
-    for name, group in named_groups().items():
+    for name, group in _named()[0].items():
         edges = [(b.GetBeginAtomIdx(), b.GetEndAtomIdx()) for b in group.pattern.GetBonds()]
         for match in mol.GetSubstructMatches(group.pattern):
             inside = [mol.GetBondBetweenAtoms(match[u], match[v]) for u, v in edges]
             inside += mol.GetAtomWithIdx(match[0]).GetBonds() if group.first_counts else ()
             claimed = {
-                bond.GetIdx(): any(one.GetAtomicNum() != 6 for one in _ends(bond))
+                bond.GetIdx(): {bond.GetBeginAtom().GetSymbol(), bond.GetEndAtom().GetSymbol()}
                 for bond in inside
                 if not bond.GetIsAromatic() and (group.in_rings or not bond.IsInRing())
             }
             new = claimed.keys() - taken
-            if new and not any(is_polar for bond, is_polar in claimed.items() if bond in taken):
+            if new and all(claimed[bond] == {"C"} for bond in claimed.keys() & taken):
                 groups.append((name, match, new))
                 taken |= new
     return groups
-
-
-def _ends(bond: Any) -> tuple[Any, Any]:
-    return bond.GetBeginAtom(), bond.GetEndAtom()
 
 
 def bond_groups(mol: Mol) -> list[str]:
@@ -117,9 +99,8 @@ def bond_groups(mol: Mol) -> list[str]:
     for ring in rings:
         joined = ring.union(*(system_of.get(atom, ()) for atom in ring))
         system_of |= dict.fromkeys(joined, joined)
-    known: dict[frozenset[int], str] = {}
-    wanted = {*rings, *system_of.values()}
-    for name, pattern in _ring_patterns().items() if wanted else ():
+    known, wanted = dict[frozenset[int], str](), {*rings, *system_of.values()}
+    for name, pattern in _named()[1].items() if wanted else ():
         for match in mol.GetSubstructMatches(pattern):
             if frozenset(match) in wanted:
                 known.setdefault(frozenset(match), name)
@@ -140,13 +121,12 @@ def bond_groups(mol: Mol) -> list[str]:
         held = sorted(holder[end] for end in ends if end in holder)
         around = sorted(of_ring[ring] for ring in rings if ends <= ring)
         if around:
-            system = known.get(system_of[min(ends)])
-            name = system or " and ".join(around)
+            name = known.get(system_of[min(ends)]) or " and ".join(around)
             name = name if len(around) == 1 else f"fusion bond of {name}"
         elif held:
             name = f"chain on {held[0]}" if len(held) == 1 else f"link between {' and '.join(held)}"
         else:
-            symbols = sorted(atom.GetSymbol() for atom in _ends(bond))
+            symbols = sorted((bond.GetBeginAtom().GetSymbol(), bond.GetEndAtom().GetSymbol()))
             name = "carbon chain" if symbols == ["C", "C"] else f"{'-'.join(symbols)} bond"
         names[bond.GetIdx()] = name
     return [names[number] for number in range(mol.GetNumBonds())]

@@ -48,11 +48,7 @@ def scale_key(row: Row) -> tuple[str, str]:
 def picture(
     row: Row, scale: Scale, size: tuple[int, int] = (460, 360), *, is_bare: bool = False
 ) -> Picture:
-    """Returns the picture of an explained molecule, its atoms numbered as words number them.
-
-    Args:
-        is_bare: without title, legend and background.
-    """
+    """Returns the numbered picture of an explained molecule, or it alone, without words."""
     title = "" if str(row["id"]) in ("", str(row["row"])) else f"{row['id']}: "
     title += prediction_words(row) + f", {row['status']}" * (row["status"] != "ok")
     title += ", the model may not fit" * bool(limits_of(row))
@@ -75,10 +71,7 @@ def picture(
 
 
 def prediction_words(row: Row) -> str:
-    """Returns the prediction with its probability, if it has one; never one of 0 or 100 %.
-
-    Of an ensemble it has its endpoint, spread and unit.
-    """
+    """Returns the prediction with its probability, if it has one; never one of 0 or 100 %."""
     probability = float(row["probability"])
     if math.isnan(probability) and "endpoint" in row:
         told = f"{row['endpoint']}: {row['prediction']} ± {row['spread']}"
@@ -111,11 +104,7 @@ def write_gallery(
     num_all: int,
     asked: Sequence[str],
 ) -> None:
-    """Writes the page of some of `num_all` molecules, each as `item_of` tells of it.
-
-    Args:
-        asked: substructures that cards name.
-    """
+    """Writes the page of some of `num_all` molecules, each as `item_of` tells of it."""
     data = json.dumps(items, separators=(",", ":"), ensure_ascii=False).replace("<", "\\u003c")
     statuses = [*dict.fromkeys(one for item in items for one in item["status"].split(", "))]
     legends = []  # bars of colours alone, each with the endpoint that it is for
@@ -137,11 +126,7 @@ def write_gallery(
 
 
 def item_of(row: Row, card: ModelCard, scale: Scale, asked: Mapping[str, Any]) -> dict[str, Any]:
-    """Returns what a card tells of a molecule.
-
-    Args:
-        asked: substructures to name, with their patterns.
-    """
+    """Returns what a card tells of a molecule; `asked` are patterns of substructures to name."""
     mol, bonds = molecule_of(row), sorted(bonds_in(row), key=lambda bond: int(bond["rank"]))
     has = [name for name, pattern in asked.items() if mol.HasSubstructMatch(pattern)]
     probability = float(row["probability"])

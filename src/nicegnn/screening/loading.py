@@ -20,6 +20,7 @@ import torch
 from torch import nn
 from torch_geometric.data import Data
 
+from nicegnn.config import check_choice
 from nicegnn.errors import ConfigError, GraphError, NicegnnError, TargetError
 from nicegnn.explain.nice import NICE
 from nicegnn.explain.registry import EXPLAINERS, find_entry, get_explainer
@@ -109,7 +110,6 @@ def _own_model(config: ModelConfig, device: torch.device) -> Pretrained:
             f"`featurizer` must say how a SMILES becomes a graph of {config.model}: one of "
             f"{tuple(FEATURIZERS)} or module:function (got none)."
         )
-    featurizer = find_featurizer(config.featurizer)
     card = ModelCard(
         name=config.model,
         question=f"output of {config.model}",
@@ -118,7 +118,7 @@ def _own_model(config: ModelConfig, device: torch.device) -> Pretrained:
         featurizer=config.featurizer,
         architecture=type(model).__name__,
     )
-    model = model.to(device).eval()
+    featurizer, model = find_featurizer(config.featurizer), model.to(device).eval()
     modules = (word.partition(":")[0] for word in (config.model, config.featurizer) if ":" in word)
     code = _code_of(type(model).__module__, *modules)
     origin = {"model": fingerprint(model), "featurizer": config.featurizer, "code": code}
@@ -141,8 +141,7 @@ def _with_explainer(subject: Pretrained, config: ModelConfig) -> Pretrained:
             "`model` must name the file of one Chemprop model."
         )
     if word and word != explainer.name:
-        if word.partition("+")[0] not in EXPLAINERS:
-            raise ConfigError(f"`explainer` must be one of {(*EXPLAINERS,)} (got {word!r}).")
+        check_choice("explainer", word.partition("+")[0], EXPLAINERS)
         entry, _ = find_entry(word)
         if entry.group in ("supervised", "reference"):
             raise ConfigError(f"`explainer` must not need true explanations (got {word!r}).")

@@ -1,8 +1,6 @@
-"""Molecules from files: one record after another, each with a number and an id that stay the same.
+"""Molecules from files as a stream of records, each with a number and an id that stay the same.
 
-Known files are ``.csv`` and ``.tsv``, ``.smi`` and ``.txt`` (a SMILES and a name per line),
-``.sdf``, ``.mol``, ``.xlsx`` and ``.parquet``; text files may end in ``.gz``. An InChI may stand
-where a SMILES may. Only one record is in memory at a time.
+Text files may end in ``.gz``. An InChI may stand where a SMILES may.
 """
 
 from __future__ import annotations
@@ -29,10 +27,6 @@ SMILES_COLUMNS = (
 ID_COLUMNS = ("id", "name")  # column names that hold names of molecules, in lower case
 _SMILES, _NAME = "smiles", "name"  # columns of files that name none
 _BINARY = (".xlsx", ".parquet")  # these are packed already
-
-
-class InputError(ConfigError):
-    """A file of molecules is missing, empty, or lacks a column."""
 
 
 @dataclass(frozen=True)
@@ -69,7 +63,6 @@ class TypedSmiles:
         return ({_SMILES: smiles} for smiles in self.smiles)
 
     def count(self) -> int:
-        """Returns the number of records."""
         return sum(1 for _ in self.rows())
 
     def chunks(self, size: int) -> Iterator[tuple[Record, ...]]:
@@ -95,24 +88,33 @@ class Reader(TypedSmiles):
         self.path, self._lines = Path(path), _READERS[file_kind(path)]
         if not self.path.is_file():
             what = "is a folder" if self.path.is_dir() else "does not exist"
-            raise InputError(f"{self.path} {what}. Name a file that ends in {', '.join(KINDS)}.")
+            raise ConfigError(f"{self.path} {what}. Name a file that ends in {', '.join(KINDS)}.")
         with _readable(self.path):
             self.columns = next(self._lines(self.path), [])
         if not self.columns:
-            raise InputError(f"{self.path} is empty. It must hold one molecule or more.")
+            raise ConfigError(f"{self.path} is empty. It must hold one molecule or more.")
         single = [name for name in self.columns if name and self.columns.count(name) == 1]
         by_name = {name.strip().lower(): name for name in reversed(self.columns)}
         usual = next((by_name[name] for name in SMILES_COLUMNS if name in by_name), "")
         if not smiles_column and not usual:
-            raise InputError(
+            raise ConfigError(
                 f"{self.path} must have a column of SMILES, named {listed(SMILES_COLUMNS[:3])} or "
                 f"so (got {listed(self.columns)}). Name it with --smiles-column; where the first "
                 "line holds a molecule, write names of columns above it."
             )
-        self.smiles_column = self._checked(smiles_column or usual)
         names = (by_name[name] for name in ID_COLUMNS if by_name.get(name) in single)
-        self.id_column = self._checked(id_column) if id_column else next(names, "")
+        self.smiles_column, self.id_column = smiles_column or usual, id_column or next(names, "")
         own = (self.smiles_column, self.id_column)
+        for name in filter(None, own):
+            if name not in self.columns:
+                raise ConfigError(
+                    f"{self.path} has no column {name!r}; it has {listed(self.columns)}. Name one "
+                    "of these."
+                )
+            if name not in single:
+                raise ConfigError(
+                    f"{self.path} must have one column {name!r} (got several). Rename them."
+                )
         self.values = tuple(name for name in single if name not in own)
         self.nothing = f"The cell of column {self.smiles_column!r} is empty."
         if self._lines is _structures:
@@ -129,15 +131,6 @@ class Reader(TypedSmiles):
         with self.path.open("rb") as file:
             return hashlib.file_digest(file, "sha256").hexdigest()
 
-    def _checked(self, name: str) -> str:
-        if self.columns.count(name) == 1:
-            return name
-        if name in self.columns:
-            said = f"must have one column {name!r} (got several). Rename them."
-        else:
-            said = f"has no column {name!r}; it has {listed(self.columns)}. Name one of these."
-        raise InputError(f"{self.path} {said}")
-
 
 def read_inchi(record: Record) -> Record:
     """Returns the record with a SMILES instead of an InChI; others stay as they are."""
@@ -153,15 +146,11 @@ def read_inchi(record: Record) -> Record:
 
 
 def file_kind(path: str | Path) -> str:
-    """Returns the ending of a file of molecules, without ``.gz``, in lower case.
-
-    >>> file_kind("screen.CSV.gz")
-    '.csv'
-    """
+    """Returns the ending of a file of molecules, without ``.gz``, in lower case."""
     name = Path(path).name.lower()
     kind = Path(name.removesuffix(".gz")).suffix
     if kind not in KINDS or (name.endswith(".gz") and kind in _BINARY):
-        raise InputError(f"{path} must end in {', '.join(KINDS)} (got {Path(path).suffix!r}).")
+        raise ConfigError(f"{path} must end in {', '.join(KINDS)} (got {Path(path).suffix!r}).")
     return kind
 
 
@@ -186,12 +175,10 @@ def _readable(path: Path) -> Iterator[None]:
         raise
     except Exception as error:  # whatever a reader makes of a file that is none of its kind
         reason = " ".join(str(error).split()) or type(error).__name__
-        raise InputError(f"{path} cannot be read ({reason}). Write it again.") from error
+        raise ConfigError(f"{path} cannot be read ({reason}). Write it again.") from error
 
 
 # Readers yield the names of columns, then the cells of each line; nothing at all of an empty file.
-
-
 def _open(path: Path, mode: str = "rb", **words: Any) -> IO[Any]:
     opened: Any = gzip.open if path.name.lower().endswith(".gz") else open
     return opened(path, mode, **words)
@@ -206,7 +193,7 @@ def _text(path: Path) -> IO[str]:
         start = file.read(200)
     encoding = "utf-16" if start[:2] in (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE) else "utf-8-sig"
     if encoding != "utf-16" and b"\0" in start:
-        raise InputError(f"{path} must be text in UTF-8 (got bytes that are zero). Convert it.")
+        raise ConfigError(f"{path} must be text in UTF-8 (got bytes that are zero). Convert it.")
     return _open(path, "rt", encoding=encoding, errors="replace", newline="")
 
 
@@ -223,9 +210,7 @@ def _cells(path: Path) -> Iterator[list[str]]:
                     yield line
                 begin = lines.line_num + 1
         except csv.Error as error:
-            raise csv.Error(
-                f"line {begin}: {error}; does a quote stand there that is not closed?"
-            ) from error
+            raise csv.Error(f"line {begin}: {error}; is a quote there not closed?") from error
 
 
 def _names(path: Path) -> Iterator[list[str]]:
@@ -247,22 +232,21 @@ def _structures(path: Path) -> Iterator[list[str]]:
     """
     chem = require_rdkit()
     with _open(path) as file, require_rdkit("rdkit.rdBase").BlockLogs():
-        entries = map(_fields, chem.ForwardSDMolSupplier(file))
+        untitled = path.stem if file_kind(path) == ".mol" else ""
+        entries = (_fields(mol, untitled) for mol in chem.ForwardSDMolSupplier(file))
         first = [*islice(entries, 100)]
         columns = list(dict.fromkeys(name for entry in first for name in entry))
         yield columns
         for entry in chain(first, entries):
-            if file_kind(path) == ".mol" and not entry[_NAME]:
-                entry[_NAME] = path.stem
             yield [entry.get(name, "") for name in columns]
 
 
-def _fields(mol: Any) -> dict[str, str]:
+def _fields(mol: Any, untitled: str) -> dict[str, str]:
     if mol is None:
-        return {_SMILES: "", _NAME: ""}
+        return {_SMILES: "", _NAME: untitled}
     own = {key: str(mol.GetProp(key)) for key in mol.GetPropNames()}
     title = mol.GetProp("_Name") if mol.HasProp("_Name") else ""
-    return {**own, _SMILES: require_rdkit().MolToSmiles(mol), _NAME: title}
+    return {**own, _SMILES: require_rdkit().MolToSmiles(mol), _NAME: title or untitled}
 
 
 def _sheet(path: Path) -> Iterator[list[str]]:

@@ -13,7 +13,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from itertools import islice
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor
@@ -158,21 +158,23 @@ def _scored(row: Row, part: str, told: Sequence[Row]) -> Iterator[Row]:
 
 
 def write_table(path: Path, rows: Iterable[Row], schema: Schema) -> int:
-    """Writes rows into a file, whole or not at all; returns their number.
-
-    The ending of the file says the format. CSV has floats of 7 digits, and text that a spreadsheet
-    would run as a formula begins with an apostrophe.
-    """
+    """Writes rows into a Parquet or CSV file, whole or not at all; returns their number."""
+    count = 0
     with whole_file(path) as part:
         if path.suffix != ".parquet":
             with part.open("w", encoding="utf-8", newline="") as text:
-                return _write_csv(text, rows, schema)
+                writer = csv.writer(text, lineterminator="\n")
+                writer.writerow(map(safe_cell, schema))
+                for row in rows:
+                    writer.writerow([safe_cell(row[name]) for name in schema])
+                    count += 1
+            return count
         arrow, files = _arrow()
         kinds = {int: arrow.int64(), float: arrow.float64(), str: arrow.string()}
         kinds |= {list[int]: arrow.list_(arrow.int32()), list[float]: arrow.list_(arrow.float32())}
         fields = arrow.schema([(name, kinds[kind]) for name, kind in schema.items()])
         words = [name for name, kind in schema.items() if kind is str]  # these repeat
-        waiting, count = iter(rows), 0
+        waiting = iter(rows)
         with files.ParquetWriter(part, fields, compression="zstd", use_dictionary=words) as writer:
             while group := list(islice(waiting, 1 << 16)):
                 writer.write_table(arrow.Table.from_pylist(group, schema=fields))
@@ -182,17 +184,8 @@ def write_table(path: Path, rows: Iterable[Row], schema: Schema) -> int:
         return count
 
 
-def _write_csv(file: IO[str], rows: Iterable[Row], schema: Schema) -> int:
-    writer, count = csv.writer(file, lineterminator="\n"), 0
-    writer.writerow(map(safe_cell, schema))
-    for row in rows:
-        writer.writerow([safe_cell(row[name]) for name in schema])
-        count += 1
-    return count
-
-
 def safe_cell(value: Any) -> Any:
-    """Returns what a cell holds: floats of 7 digits, no formulas, nothing for nan."""
+    """Returns what a cell holds: floats of 7 digits, nothing for nan, an apostrophe at formulas."""
     if isinstance(value, float):
         return "" if value != value else f"{value:.7g}"
     if isinstance(value, str) and value.startswith(_FORMULA):
@@ -227,7 +220,6 @@ def num_rows(path: Path) -> int:
 
 @contextmanager
 def _opened(path: Path) -> Iterator[Any]:
-    """Opens a Parquet file; says of one that cannot be read which one it is."""
     arrow, files = _arrow()
     try:
         with files.ParquetFile(path) as file:
