@@ -5,18 +5,13 @@ from __future__ import annotations
 from operator import itemgetter
 from pathlib import Path
 from shlex import quote
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated, Any
 
 import typer
 
 from nicegnn.cli import options
 from nicegnn.cli.options import Quiet, one_thread, opt, takes, to_file, to_folder
 from nicegnn.screening.settings import LearnConfig, RunConfig
-
-if TYPE_CHECKING:
-    from nicegnn.pretrained import Pretrained
-    from nicegnn.screening.reading import TypedSmiles
-    from nicegnn.screening.tables import Row
 
 
 @takes(RunConfig)
@@ -28,14 +23,13 @@ def explain(
 ) -> None:
     """Say which bonds and atoms of molecules a model's predictions rest on.
 
-    A file is read as a stream. After a stop or a crash the same command goes on.
+    After a stop or a crash the same command goes on.
 
     \b
     nicegnn explain "CC(=O)Nc1ccc(O)cc1"
     nicegnn explain mols.csv --out explained --substructure amide
     nicegnn explain mols.csv --model admet:AMES,hERG --out explained
     nicegnn explain library.csv.gz --out explained --format rows --workers 8
-    nicegnn explain mols.csv --model my_code:model --featurizer rich --out explained
     """
     from nicegnn.molecule.smiles import require_rdkit
 
@@ -45,13 +39,7 @@ def explain(
     from nicegnn.screening.reading import Reader, TypedSmiles, is_file_name
     from nicegnn.screening.run import load_once, run
 
-    words = config.molecules
-    if not words:
-        raise options.WordError(
-            "`MOLECULES` must be a SMILES in quotes or a file (got none). Try: nicegnn explain "
-            '"CC(=O)Nc1ccc(O)cc1"'
-        )
-    molecules = TypedSmiles(words)
+    molecules = TypedSmiles(words := config.molecules)
     if any(map(is_file_name, words)):
         if len(words) > 1:
             raise options.WordError(f"`MOLECULES` must be one file, or SMILES alone (got {words}).")
@@ -60,7 +48,7 @@ def explain(
         if out is None:
             raise options.WordError("`--out` must name a folder for results of a file (got none).")
     one_thread()
-    find_patterns(config.output.substructures)
+    find_patterns(config.output.substructure)
     subject, say = load_once(config.model), typer.echo
     explainer, how = subject.explainer, "without a fit"
     if (background := getattr(explainer, "background", None)) is not None:
@@ -87,7 +75,7 @@ def _reject(*reasons: str, code: int = options.REJECTED) -> None:
     raise typer.Exit(code)
 
 
-def _show_few(molecules: TypedSmiles, subject: Pretrained, config: RunConfig) -> None:
+def _show_few(molecules: Any, subject: Any, config: RunConfig) -> None:
     """Explains typed SMILES: words on the terminal, and one picture each, all on one scale."""
     from nicegnn.screening.explaining import explain_rows
     from nicegnn.screening.gallery import picture, scale_of
@@ -105,7 +93,7 @@ def _show_few(molecules: TypedSmiles, subject: Pretrained, config: RunConfig) ->
         _reject(*reasons, code=options.REJECTED if explained else 1)
 
 
-def _lines_about(row: Row, subject: Pretrained) -> list[str]:
+def _lines_about(row: dict[str, Any], subject: Any) -> list[str]:
     """Returns what the terminal shows of a molecule."""
     from nicegnn.explain.pictures import LEGENDS
     from nicegnn.explain.words import advice_for
@@ -157,10 +145,6 @@ def train(
     from nicegnn.screening.learning import learn
     from nicegnn.screening.reading import Reader
 
-    if not config.molecules:
-        raise options.WordError(
-            "`MOLECULES` must be a file (got none). Try: nicegnn train mols.csv --label active"
-        )
     reader = Reader(config.molecules, smiles_column=config.smiles_column)
     if not config.label:
         raise options.WordError(f"`--label` must be one of {tuple(reader.columns)} (got none).")
@@ -187,7 +171,6 @@ def train(
 def summary(
     folder: Annotated[Path | None, typer.Argument(help="Folder of `nicegnn explain`.")] = None,
     min_molecules: Annotated[int, opt("Leave out substructures of fewer molecules.", min=1)] = 3,
-    top: Annotated[int, opt("Rows to print.", min=0)] = 15,
 ) -> None:
     """Rank substructures by how much predictions for many molecules rest on them.
 
@@ -199,11 +182,11 @@ def summary(
     if folder is None or not folder.is_dir():
         raise options.WordError(
             f"`FOLDER` must be one of `nicegnn explain` (got {folder or 'none'}). Try: nicegnn "
-            "explain mols.csv --out explained, then nicegnn summary explained"
+            "explain mols.csv --out explained"
         )
     lines = summarise(folder, min_molecules=min_molecules)
     files = write_summary(folder, lines, f"Substructures of {folder.name}")
-    for one in lines[:top]:
+    for one in lines[:15]:
         typer.echo(
             f"{one.lift:+.3f}  {one.substructure}, {one.prediction}: "
             f"{one.molecules} molecules, score {one.score:.3f} ± {one.spread:.3f}"
@@ -213,9 +196,7 @@ def summary(
     typer.echo("\n".join(f"  {file}" for file in files))
 
 
-def models(
-    name: Annotated[str, typer.Argument(help="One of them, to see its card.")] = "",
-) -> None:
+def models(name: Annotated[str, typer.Argument(help="One, to see its card.")] = "") -> None:
     """List the trained models that come with nicegnn, or show the card of one.
 
     \b

@@ -1,7 +1,4 @@
-"""What commands share. They import the library when they run: `--help` must not wait for torch.
-
-Each field of a settings class is an option, and its comment the help.
-"""
+"""What commands share. They import the library when they run: `--help` must not wait for torch."""
 
 from __future__ import annotations
 
@@ -27,13 +24,7 @@ CODES = (
     "some molecules were rejected (rejects.csv says why); 130 stopped by Ctrl-C."
 )
 _COMMENT = re.compile(r"^    (\w+): .*?  # (.+)$", re.MULTILINE)
-#: Options with a short name, and one that is repeated and so has the name of one of many.
-_FLAGS = {
-    "model": ("-m", "--model"),
-    "explainer": ("-e", "--explainer"),
-    "label": ("-y", "--label"),
-    "substructures": ("--substructure",),
-}
+_SHORT = {"model": ["-m"], "explainer": ["-e"], "label": ["-y"]}
 _KEYWORD = inspect.Parameter.KEYWORD_ONLY
 
 
@@ -73,7 +64,6 @@ def one_thread() -> None:
 
 
 def opt(help: str, *flags: str, **limits: Any) -> Any:
-    """An option, its meaning first."""
     return typer.Option(*flags, help=help, **limits)
 
 
@@ -89,9 +79,10 @@ def to_file(help: str, *flags: str, is_folder: bool = False) -> Any:
             places = [path, *path.absolute().parents][not is_folder :]
             tempfile.TemporaryFile(dir=next(place for place in places if place.exists())).close()
         except OSError as error:
+            kind = "folder" if is_folder else "file"
             raise WordError(
-                f"`{param.opts[0]}` must be a {'folder' if is_folder else 'file'} that can be "
-                f"written (got {path}: {error.strerror}). Name another."
+                f"`{param.opts[0]}` must be a {kind} that can be written (got {path}: "
+                f"{error.strerror}). Name another."
             ) from error
         return path
 
@@ -119,10 +110,7 @@ Plugins = Annotated[
 
 
 def takes(kind: type[Settings]) -> Callable[[Callable[..., Any]], Any]:
-    """Gives a command an option for each field of its settings, which it gets as ``config``.
-
-    Fields of parts are options too. Ctrl-C ends the command in one line.
-    """
+    """Gives a command an option for each field of its settings, which it gets as ``config``."""
     options = _options(kind)
 
     def taking(command: Callable[..., Any]) -> Callable[..., Any]:
@@ -133,11 +121,14 @@ def takes(kind: type[Settings]) -> Callable[[Callable[..., Any]], Any]:
         def run(**given: Any) -> Any:
             typed = {place: given.pop(one.name) for place, one in options.items()}
             typed = {place: value for place, value in typed.items() if value is not None}
+            if "molecules" in options and "molecules" not in typed:
+                raise WordError(
+                    "`MOLECULES` must be SMILES in quotes or a file (got none). Try --help."
+                )
             try:
                 return command(config=kind().with_(**typed), **given)
             except KeyboardInterrupt:
-                said = "Stopped. What is finished is kept; the same command goes on from there."
-                typer.echo(said, err=True)
+                typer.echo("Stopped; the same command goes on from there.", err=True)
                 sys.exit(STOPPED)
 
         run.__signature__ = inspect.Signature([*options.values(), *extra])  # type: ignore[attr-defined]
@@ -163,11 +154,10 @@ def _option(name: str, hint: Any, default: Any, help: str) -> inspect.Parameter:
     help = f"{help[0].upper()}{help[1:]}."
     if get_origin(hint) is Literal:
         help, hint = f"{', '.join(get_args(hint))}. {help}", str
-    flags = _FLAGS.get(name, (f"--{name.replace('_', '-')}",))
-    if hint is bool and default:
-        flags = (f"{flags[0]}/--no-{name}",)
+    flag = f"--{name.replace('_', '-')}"
+    flag += f"/--no-{name}" if hint is bool and default else ""
     shown = str(default) if default and hint is not bool else False
-    about = opt(help, *flags, show_default=shown)
+    about = opt(help, *_SHORT.get(name, ()), flag, show_default=shown)
     if name == "molecules":
         about = typer.Argument(help=help)
     hint = list[str] if get_origin(hint) is tuple else hint

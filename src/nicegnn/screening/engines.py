@@ -1,8 +1,6 @@
 """Where blocks of molecules are explained: in this process, in worker processes, or on Ray.
 
-An engine is given a stream of blocks and a function that explains a block and writes its shard, and
-yields what that returns, in the order of ending. A block whose worker dies is given to another one,
-so the function must give the same result each time and write it whole or not at all.
+The block of a worker that dies is done again, so work must write the same, whole or not at all.
 """
 
 from __future__ import annotations
@@ -106,7 +104,9 @@ def in_processes(blocks: Iterable[Block], work: Work, workers: int) -> Iterator[
                     waiting = chain([block], waiting)
                 else:
                     idle.append(worker)
-                    yield _checked(answer)
+                    if isinstance(answer, NicegnnError):
+                        raise answer
+                    yield answer
     finally:
         for worker, _ in busy.values():
             worker.process.terminate()  # it tidies up; idle ones end with their pipe
@@ -128,7 +128,6 @@ class _Worker:
         theirs.close()  # else we would not hear that it died
 
     def end(self) -> int | None:
-        """Waits until the process is gone, for a while; returns its exit code."""
         self.pipe.close()
         self.process.join(_PATIENCE)
         if self.process.is_alive():
@@ -156,23 +155,13 @@ def _safely(work: Work, block: Block) -> int | NicegnnError:
         return WorkerError("".join(traceback.format_exception(error)))
 
 
-def _checked(answer: int | NicegnnError) -> int:
-    if isinstance(answer, NicegnnError):
-        raise answer
-    return answer
-
-
 def on_ray(
     blocks: Iterable[Block], work: Work, config: EngineConfig, gpus: float = 0.0
 ) -> Iterator[int]:
-    """Does every block as a Ray task; if its worker or node dies, Ray repeats it some times.
-
-    All nodes must see the files of the model and the output folder under the same path.
-    """
+    """Does every block as a Ray task; if its worker dies, Ray repeats it. All nodes share paths."""
     with _connected(config) as ray:
         needs = {"num_cpus": 1, "num_gpus": gpus, "max_retries": MOST_RETRIES, "max_calls": 0}
         task, sent = ray.remote(**needs)(_safely), ray.put(work)  # sent once, not with each task
-        # two blocks for each core, so that none waits for one
         most = config.workers or 2 * max(1, int(ray.cluster_resources().get("CPU", 1)))
         waiting, running = iter(blocks), dict[Any, Block]()
         while True:
@@ -187,10 +176,11 @@ def on_ray(
                 said = str(error).strip().partition("\n")[0].strip(" .")
                 raise WorkerError(
                     f"Ray must do {block.rows} of the input (got {said}, after {MOST_RETRIES} "
-                    "retries). Look at the cluster and run the same command again, or leave these "
-                    "molecules out."
+                    "retries). Run the same command again, or leave these molecules out."
                 ) from error
-            yield _checked(answer)
+            if isinstance(answer, NicegnnError):
+                raise answer
+            yield answer
 
 
 @contextmanager

@@ -1,7 +1,4 @@
-"""Records of molecules in, rows of scores out: the pure part of a screening.
-
-Every record of the input has exactly one row, see `tables.ROW`.
-"""
+"""Records of molecules in, rows of scores out: the pure part of a screening."""
 
 from __future__ import annotations
 
@@ -27,7 +24,6 @@ from nicegnn.screening.reading import Record
 from nicegnn.screening.settings import MOST_ATOMS, RunConfig
 from nicegnn.screening.tables import ATOMS, ENSEMBLE, NOTES, OUTPUTS, ROW, TRUST, Row, own_names
 
-_EXPLAIN, _DRAW = 1.5, 1.3  # seconds for so many atoms, on one core
 Read = tuple[list[Row], Data]  # rows to fill, one for each output, and the graph of the molecule
 
 
@@ -71,11 +67,9 @@ def graph_of(record: Record, featurizer: Featurizer, max_atoms: int = MOST_ATOMS
     except Exception as error:  # the user's own featuriser
         raise MoleculeError(f"The featuriser raised {type(error).__name__}: {error}") from error
     if graph.num_nodes > max_atoms:
-        times = graph.num_nodes / MOST_ATOMS
         raise TooLarge(
-            f"A molecule must have at most {max_atoms:,} atoms (got {graph.num_nodes:,}). It takes "
-            f"about {_EXPLAIN * times:.0f} s to explain and {_DRAW * times**3:,.0f} s to draw. "
-            "Explain a part of it, or use `nicegnn explain --max-atoms`."
+            f"A molecule must have at most {max_atoms:,} atoms (got {graph.num_nodes:,}). Explain "
+            "a part of it, or use `nicegnn explain --max-atoms`, which may take long."
         )
     return graph
 
@@ -90,10 +84,10 @@ def _explain(read: Sequence[Read], subject: Pretrained, config: RunConfig) -> No
         for row in read[0][0] if len(read) == 1 else ():
             row["reason"] = f"The explainer raised {type(error).__name__}: {error}"
         return
-    for place, (card, out, one) in enumerate(found):
+    for place, (card, out, several) in enumerate(found):
         for number, ((rows, _), part) in enumerate(zip(read, out.split(), strict=True)):
             rows[place] |= _cells(part, rows[place]["smiles"], card, subject.domain)
-            rows[place] |= {} if one is None else _of_several(one, number)
+            rows[place] |= {} if several is None else _of_several(several, number)
 
 
 def answers(

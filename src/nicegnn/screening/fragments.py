@@ -1,7 +1,6 @@
 """What a chemist calls the bonds of a molecule: the groups and rings that they belong to.
 
-Groups are those of ``groups.toml``. Every bond has one name: that of the most specific group that
-claims it, else that of its ring, else what it joins.
+Every bond has one name: of the most specific group that claims it, its ring, or what it joins.
 """
 
 from __future__ import annotations
@@ -9,13 +8,10 @@ from __future__ import annotations
 import tomllib
 from functools import cache
 from importlib.resources import files
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 from nicegnn.errors import ConfigError
 from nicegnn.molecule.smiles import require_rdkit
-
-if TYPE_CHECKING:
-    from rdkit.Chem import Mol
 
 
 class Group(NamedTuple):
@@ -60,7 +56,7 @@ def _pattern(name: str, smarts: str) -> Any:
     return pattern
 
 
-def groups_in(mol: Mol) -> list[tuple[str, tuple[int, ...], set[int]]]:
+def groups_in(mol: Any) -> list[tuple[str, tuple[int, ...], set[int]]]:
     """Returns name, atoms and bonds of the groups in a molecule, the most specific first.
 
     A group claims the bonds of its pattern that no group before it has: no aromatic ones, and those
@@ -86,13 +82,8 @@ def groups_in(mol: Mol) -> list[tuple[str, tuple[int, ...], set[int]]]:
     return groups
 
 
-def bond_groups(mol: Mol) -> list[str]:
-    """Returns the name of each bond: its group, its ring, or what it joins.
-
-    >>> from nicegnn.molecule.smiles import parse_smiles
-    >>> bond_groups(parse_smiles("CCOC(=O)c1ccccc1"))[:5]
-    ['carbon chain', 'ester', 'ester', 'ester', 'ester']
-    """
+def bond_groups(mol: Any) -> list[str]:
+    """Returns the name of each bond: its group, its ring, or what it joins."""
     groups = groups_in(mol)
     rings = [frozenset(ring) for ring in mol.GetRingInfo().AtomRings()]
     system_of: dict[int, frozenset[int]] = {}  # atom to all atoms of its fused rings
@@ -132,7 +123,7 @@ def bond_groups(mol: Mol) -> list[str]:
     return [names[number] for number in range(mol.GetNumBonds())]
 
 
-def _by_size(mol: Mol, ring: frozenset[int]) -> str:
+def _by_size(mol: Any, ring: frozenset[int]) -> str:
     """Returns what a ring without a name is: its size, its elements, whether it is aromatic."""
     atoms = [mol.GetAtomWithIdx(atom) for atom in ring]
     kind = "aromatic " if all(atom.GetIsAromatic() for atom in atoms) else ""

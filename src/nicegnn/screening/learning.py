@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
 
@@ -13,7 +12,6 @@ import torch
 from torch import Tensor
 from torch_geometric.data import Data
 
-from nicegnn.config import check_choice
 from nicegnn.errors import ConfigError, NicegnnError
 from nicegnn.explain.nice import NICE
 from nicegnn.molecule.domain import Domain
@@ -21,7 +19,6 @@ from nicegnn.molecule.featurizers import FEATURIZERS
 from nicegnn.molecule.smiles import MoleculeError, parse_smiles, require_rdkit
 from nicegnn.molecule.splits import TEST, TRAIN, VALID, random_split, scaffold_of, scaffold_split
 from nicegnn.pretrained import model_file
-from nicegnn.pretrained.model_file import MODES, ModelCard
 from nicegnn.progress import progress_bar
 from nicegnn.screening.explaining import graph_of
 from nicegnn.screening.loading import usable_device
@@ -40,12 +37,11 @@ UNEVEN = 1.5  # classes weigh the same where the largest is so many times the sm
 _PATIENCE = 20  # epochs without improvement before training ends; after half the rate is halved
 
 
-@dataclass(frozen=True)
-class Learned:
+class Learned(NamedTuple):
     """A trained model, and what was left out."""
 
     model: GraphClassifier
-    cards: dict[str, ModelCard]  # of each label
+    cards: dict[str, model_file.ModelCard]  # of each label
     rejects: list[tuple[Record, str]]  # and why each was left out
     files: list[Path]  # the model, its cards, and a student
 
@@ -63,8 +59,7 @@ def learn(
 ) -> Learned:
     """Trains a model on the labels of a file, judges it on held-out molecules, and saves both.
 
-    The file `out` holds weights, cards and a background of training molecules; cards also stand
-    beside it as TOML, and a student as a file that ends in ``.nice.safetensors``.
+    Beside the file `out` stand its cards as TOML, and a student in ``.nice.safetensors``.
     """
     out, device = Path(out), usable_device(config.device)
     task, labels, graphs, rejects = _read(reader, config, progress)
@@ -72,10 +67,9 @@ def learn(
     chem, smiles = require_rdkit(), [graph.smiles for graph in graphs]
     # those that differ in stereo alone stay together
     flat = [chem.MolToSmiles(parse_smiles(one), isomericSmiles=False) for one in smiles]
-    by_scaffold = config.split == "scaffold"
-    parts = (
-        scaffold_split(map(scaffold_of, flat)) if by_scaffold else random_split(flat, config.seed)
-    )
+    parts = random_split(flat, config.seed)
+    if config.split == "scaffold":
+        parts = scaffold_split(map(scaffold_of, flat))
     train, valid, test = (
         [graph for graph, part in zip(graphs, parts.tolist(), strict=True) if part == code]
         for code in (TRAIN, VALID, TEST)
@@ -99,7 +93,7 @@ def learn(
         name: getattr(config, name) for name in ("learning_rate", "batch_size", "epochs", "seed")
     }
     settings = training.TrainConfig(**same, patience=_PATIENCE // 2, stop_after=_PATIENCE)
-    mode: Mode = "multilabel" if several else MODES[task]
+    mode: Mode = "multilabel" if several else model_file.MODES[task]
     is_even, notes = not several, [config.note] if config.note else []
     if mode == "multiclass":
         count = Counter(float(graph.y) for graph in train).values()
@@ -108,7 +102,7 @@ def learn(
     training.train_model(model, train, valid, settings, mode=mode, **settled)
     notes += [] if is_even else ["Classes of different size weighed the same in training."]
     notes += [f"One of {len(labels)} labels: {', '.join(config.label)}."] if several else []
-    cards = dict[str, ModelCard]()
+    cards = dict[str, model_file.ModelCard]()
     for number, label in enumerate(labels):
         one, known, seen = model, train, test
         if several:
@@ -118,7 +112,7 @@ def learn(
             {key: float(f"{value:.4g}") for key, value in told.items()}
             for told in judge(one, known, seen, task)
         )
-        cards[label.name] = ModelCard(
+        cards[label.name] = model_file.ModelCard(
             name=f"{stem}:{label.name}" if several else stem,
             question=config.question or f"{label.name} of {reader.path.name}",
             task=task,
@@ -137,7 +131,7 @@ def learn(
             baseline=baseline,
         )
     # messages are the same in any mode
-    nice = NICE(model, background=train, mode="regression" if several else MODES[task])
+    nice = NICE(model, background=train, mode="regression" if several else model_file.MODES[task])
     domain = Domain.of([graph.smiles for graph in train])
     first, own = next(iter(cards.values())), cards if several else None
     model_file.save_model(out, model, first, nice.background, domain, own)
@@ -168,7 +162,6 @@ def _read(
 
     ``y`` of a graph is ``[1]``, or ``[1, L]`` for several labels, with nan for empty cells.
     """
-    check_choice("featurizer", config.featurizer, FEATURIZERS)  # a file holds no code
     if absent := [name for name in config.label if name not in reader.values]:
         raise ConfigError(
             f"{reader.path} has no column {absent[0]!r} beside those of SMILES and names; it has "
@@ -269,7 +262,7 @@ def judge(
             rmse, mae = float(gap.square().mean().sqrt()), float(gap.abs().mean())
             told.append({"r2": r_squared(answer, wanted), "mae": mae, "rmse": rmse})
         return told[0], told[1]
-    probability = predict(model, test, mode=MODES[task]).cpu()
+    probability = predict(model, test, mode=model_file.MODES[task]).cpu()
     common = Counter(trained.tolist()).most_common(1)[0][0]
     right, measured = probability.argmax(1) == wanted, training.calibration(probability, wanted)
     recalled = [right[wanted == label] for label in sorted({*wanted.tolist()})]  # of each class

@@ -1,14 +1,10 @@
-"""What ``nicegnn explain`` makes of the rows of a run: tables, a gallery, a picture each.
-
-Tables are ``molecules``, ``bonds`` and ``atoms`` as CSV or Parquet; ``molecules.sdf`` has numbers
-of atoms and bonds, ``molecules.xlsx`` pictures. All pictures have one scale, all have own columns.
-"""
+"""What ``nicegnn explain`` makes of the rows of a run: tables, structures, a gallery, pictures."""
 
 from __future__ import annotations
 
 import io
 import math
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -28,9 +24,8 @@ from nicegnn.store import check_fields, whole_file, write_text, write_whole
 def stored_rows(folder: Path) -> Iterator[Row]:
     """Yields the rows of a finished run that have scores."""
     for path in stored_shards(folder):
-        check_fields(
-            path, dict.fromkeys(tables.column_names(path), ""), dict.fromkeys(tables.ROW, str)
-        )
+        there = dict.fromkeys(tables.column_names(path), "")
+        check_fields(path, there, dict.fromkeys(tables.ROW, str))
         yield from (row for row in tables.read_table(path) if row["reason"] is None)
 
 
@@ -38,16 +33,13 @@ def write_outputs(
     out: Path, result: RunResult, card: ModelCard, config: OutputConfig, *, progress: bool = False
 ) -> None:
     """Writes tables and pictures beside the shards of a run."""
-    patterns = find_patterns(config.substructures)
+    patterns = find_patterns(config.substructure)
     schemas = tables.schemas_for(tables.column_names(stored_shards(out)[0]), patterns)
-    parts: dict[str, Callable[[Row], Iterable[Row]]] = {
-        "molecules": lambda row: [molecule_in(row, patterns)],
-        "bonds": bonds_in,
-        "atoms": atoms_in,
-    }
-    for name, rows_in in parts.items():
-        rows = (one for row in stored_rows(out) for one in rows_in(row))
-        tables.write_table(out / f"{name}.{config.format}", rows, schemas[name])
+    molecules = (molecule_in(row, patterns) for row in stored_rows(out))
+    tables.write_table(out / f"molecules.{config.format}", molecules, schemas["molecules"])
+    for name, parts_in in (("bonds", bonds_in), ("atoms", atoms_in)):
+        parts = (one for row in stored_rows(out) for one in parts_in(row))
+        tables.write_table(out / f"{name}.{config.format}", parts, schemas[name])
     if config.sdf:
         with whole_file(out / "molecules.sdf") as part, part.open("w", encoding="utf-8") as file:
             file.writelines(sdf_of(row) for row in stored_rows(out))
@@ -72,11 +64,7 @@ def write_outputs(
 
 
 def sdf_of(row: Row) -> str:
-    """Returns a row as an entry of an SDF file.
-
-    Numbers of atoms and bonds are property lists, such as a field ``atom.dprop.score``, which RDKit
-    reads back: ``mol.GetAtomWithIdx(0).GetDoubleProp("score")``.
-    """
+    """Returns a row as an entry of an SDF file; RDKit reads numbers of atoms and bonds back."""
     chem, mol = require_rdkit(), tables.molecule_of(row)
     for key in mol.GetPropNames(includePrivate=True):
         mol.ClearProp(key)

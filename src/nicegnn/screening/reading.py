@@ -1,7 +1,4 @@
-"""Molecules from files as a stream of records, each with a number and an id that stay the same.
-
-Text files may end in ``.gz``. An InChI may stand where a SMILES may.
-"""
+"""Molecules from files as a stream of records, each with a number and an id that stay the same."""
 
 from __future__ import annotations
 
@@ -20,13 +17,10 @@ from typing import IO, Any
 from nicegnn.errors import ConfigError, NicegnnError
 from nicegnn.molecule.smiles import require, require_rdkit
 
-#: Column names that hold SMILES, in lower case, the best first.
-SMILES_COLUMNS = (
-    *("smiles", "canonical_smiles", "isomeric_smiles", "smi", "structure", "mol", "inchi"),
-)
-ID_COLUMNS = ("id", "name")  # column names that hold names of molecules, in lower case
+#: Usual names of columns with SMILES and with names of molecules, in lower case, the best first.
+SMILES_NAMES = "smiles", "canonical_smiles", "isomeric_smiles", "smi", "structure", "mol", "inchi"
+ID_NAMES = "id", "name"
 _SMILES, _NAME = "smiles", "name"  # columns of files that name none
-_BINARY = (".xlsx", ".parquet")  # these are packed already
 
 
 @dataclass(frozen=True)
@@ -66,55 +60,42 @@ class TypedSmiles:
         return sum(1 for _ in self.rows())
 
     def chunks(self, size: int) -> Iterator[tuple[Record, ...]]:
-        """Yields the records in groups of `size`, which are the same in every reading."""
+        """Returns the records in groups of `size`, which are the same in every reading."""
         waiting = iter(self)
-        while group := tuple(islice(waiting, size)):
-            yield group
+        return iter(lambda: tuple(islice(waiting, size)), ())
 
     def digest(self) -> str:
-        """Returns the SHA-256 of the input."""
         return hashlib.sha256("\n".join(self.smiles).encode()).hexdigest()
 
 
 class Reader(TypedSmiles):
-    """Streams the records of a file; it can be read any number of times.
-
-    Args:
-        smiles_column: where the SMILES are; by default the first of `SMILES_COLUMNS`.
-        id_column: names of the molecules; by default the first of `ID_COLUMNS`, else the row.
-    """
+    """Streams the records of a file; columns are by default the first of the usual names."""
 
     def __init__(self, path: str | Path, *, smiles_column: str = "", id_column: str = "") -> None:
         self.path, self._lines = Path(path), _READERS[file_kind(path)]
         if not self.path.is_file():
-            what = "is a folder" if self.path.is_dir() else "does not exist"
-            raise ConfigError(f"{self.path} {what}. Name a file that ends in {', '.join(KINDS)}.")
+            raise ConfigError(f"{self.path} does not exist, or is a folder. Name another file.")
         with _readable(self.path):
             self.columns = next(self._lines(self.path), [])
         if not self.columns:
             raise ConfigError(f"{self.path} is empty. It must hold one molecule or more.")
         single = [name for name in self.columns if name and self.columns.count(name) == 1]
         by_name = {name.strip().lower(): name for name in reversed(self.columns)}
-        usual = next((by_name[name] for name in SMILES_COLUMNS if name in by_name), "")
+        usual = next((by_name[name] for name in SMILES_NAMES if name in by_name), "")
         if not smiles_column and not usual:
             raise ConfigError(
-                f"{self.path} must have a column of SMILES, named {listed(SMILES_COLUMNS[:3])} or "
-                f"so (got {listed(self.columns)}). Name it with --smiles-column; where the first "
-                "line holds a molecule, write names of columns above it."
+                f"{self.path} must have a column of SMILES (got {listed(self.columns)}). Name it "
+                "with --smiles-column; above a first line of cells, write names of columns."
             )
-        names = (by_name[name] for name in ID_COLUMNS if by_name.get(name) in single)
+        names = (by_name[name] for name in ID_NAMES if by_name.get(name) in single)
         self.smiles_column, self.id_column = smiles_column or usual, id_column or next(names, "")
         own = (self.smiles_column, self.id_column)
         for name in filter(None, own):
             if name not in self.columns:
-                raise ConfigError(
-                    f"{self.path} has no column {name!r}; it has {listed(self.columns)}. Name one "
-                    "of these."
-                )
+                has = f"has no column {name!r}; it has {listed(self.columns)}. Name one of these."
+                raise ConfigError(f"{self.path} {has}")
             if name not in single:
-                raise ConfigError(
-                    f"{self.path} must have one column {name!r} (got several). Rename them."
-                )
+                raise ConfigError(f"{self.path} must have one column {name!r} (got several).")
         self.values = tuple(name for name in single if name not in own)
         self.nothing = f"The cell of column {self.smiles_column!r} is empty."
         if self._lines is _structures:
@@ -147,9 +128,8 @@ def read_inchi(record: Record) -> Record:
 
 def file_kind(path: str | Path) -> str:
     """Returns the ending of a file of molecules, without ``.gz``, in lower case."""
-    name = Path(path).name.lower()
-    kind = Path(name.removesuffix(".gz")).suffix
-    if kind not in KINDS or (name.endswith(".gz") and kind in _BINARY):
+    kind = Path(Path(path).name.lower().removesuffix(".gz")).suffix
+    if kind not in KINDS:
         raise ConfigError(f"{path} must end in {', '.join(KINDS)} (got {Path(path).suffix!r}).")
     return kind
 
@@ -185,10 +165,7 @@ def _open(path: Path, mode: str = "rb", **words: Any) -> IO[Any]:
 
 
 def _text(path: Path) -> IO[str]:
-    """Opens a text file of UTF-8 or, with a mark at its start, UTF-16.
-
-    Bytes that are neither become question marks; a file with zeros among its letters is refused.
-    """
+    """Opens a text of UTF-8 or, with a mark at its start, UTF-16; other bytes become questions."""
     with _open(path) as file:
         start = file.read(200)
     encoding = "utf-16" if start[:2] in (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE) else "utf-8-sig"
@@ -210,7 +187,7 @@ def _cells(path: Path) -> Iterator[list[str]]:
                     yield line
                 begin = lines.line_num + 1
         except csv.Error as error:
-            raise csv.Error(f"line {begin}: {error}; is a quote there not closed?") from error
+            raise csv.Error(f"line {begin}: {error}; does a quote stand there alone?") from error
 
 
 def _names(path: Path) -> Iterator[list[str]]:
@@ -221,15 +198,12 @@ def _names(path: Path) -> Iterator[list[str]]:
             smiles, *name = line.split(maxsplit=1)
             if number == 0:
                 yield [_SMILES, _NAME]
-            if number > 0 or smiles.lower() not in SMILES_COLUMNS:
+            if number > 0 or smiles.lower() not in SMILES_NAMES:
                 yield [smiles, *name]
 
 
 def _structures(path: Path) -> Iterator[list[str]]:
-    """Reads structures, whose columns are the fields of the first hundred; a broken one has none.
-
-    A title is a name; that of a ``.mol`` file is also its own.
-    """
+    """Reads structures, whose columns are the fields of the first hundred; a title is a name."""
     chem = require_rdkit()
     with _open(path) as file, require_rdkit("rdkit.rdBase").BlockLogs():
         untitled = path.stem if file_kind(path) == ".mol" else ""
@@ -252,9 +226,7 @@ def _fields(mol: Any, untitled: str) -> dict[str, str]:
 def _sheet(path: Path) -> Iterator[list[str]]:
     """Reads the first sheet of a spreadsheet."""
     book = require("openpyxl", "spreadsheets").load_workbook(path, read_only=True, data_only=True)
-    for line in book.worksheets[0].iter_rows(values_only=True):
-        if any(cell not in (None, "") for cell in line):
-            yield _words(line)
+    yield from filter(any, map(_words, book.worksheets[0].iter_rows(values_only=True)))
     book.close()
 
 

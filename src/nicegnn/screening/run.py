@@ -1,10 +1,7 @@
 """A run over molecules: read as a stream, explained by workers, left as one row per molecule.
 
-The folder has ``shards/000000.parquet`` and so on (see `tables.ROW`), ``rejects.csv``, and
-``run.json`` with all settings and what the rows depend on; `outputs` adds tables and pictures. A
-shard appears when it is whole. After a kill at any moment the same command goes on with the shards
-that are missing, and several processes may write the same run. What is in a row depends on the
-molecule, the model, the seed and the size of shards: not even rounding depends on workers or stops.
+A shard appears when it is whole. After a kill at any moment the same command goes on, and several
+processes may write the same run: not even rounding depends on workers or stops.
 """
 
 from __future__ import annotations
@@ -15,8 +12,6 @@ import time
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
-from itertools import groupby
-from operator import itemgetter
 from pathlib import Path
 from typing import Any
 
@@ -138,9 +133,8 @@ def run(
             part.unlink(missing_ok=True)
     schema = tables.SCHEMAS["rejects"] | dict.fromkeys(own_names(molecules.values).values(), str)
     every = (row for path in paths for row in tables.read_table(path, [*schema]))
-    rejected = groupby((row for row in every if row["reason"] is not None), itemgetter("row"))
-    firsts = (next(rows) for _, rows in rejected)  # once each
-    num_rejected = tables.write_table(out / "rejects.csv", firsts, schema)
+    rejects = {row["row"]: row for row in every if row["reason"] is not None}  # once each
+    num_rejected = tables.write_table(out / "rejects.csv", rejects.values(), schema)
     return RunResult(total, total - num_rejected, num_rejected, total - done, each)
 
 
