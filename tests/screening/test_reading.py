@@ -101,9 +101,7 @@ def test_marks_of_an_encoding_are_read_and_a_file_without_names_is_refused(
     (record,) = Reader(path)
     assert (record.smiles, record.values) == ("c1ccccc1", {"grade": "löw"})
     path.write_text("1;CCO;löw\n", encoding=encoding)
-    with pytest.raises(
-        ConfigError, match=r"got '1', 'CCO', 'löw'.*--smiles-column; .*names of c"
-    ):
+    with pytest.raises(ConfigError, match=r"got '1', 'CCO', 'löw'.*--smiles-column; .*names of c"):
         Reader(path)
 
 

@@ -39,7 +39,7 @@ def explain(
     from nicegnn.screening.reading import Reader, TypedSmiles, is_file_name
     from nicegnn.screening.run import load_once, run
 
-    molecules = TypedSmiles(words := config.molecules)
+    words, molecules = config.molecules, TypedSmiles(config.molecules)
     if any(map(is_file_name, words)):
         if len(words) > 1:
             raise options.WordError(f"`MOLECULES` must be one file, or SMILES alone (got {words}).")

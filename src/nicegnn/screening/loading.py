@@ -120,14 +120,13 @@ def _with_explainer(subject: Pretrained, config: ModelConfig) -> Pretrained:
     word, model, explainer = config.explainer, subject.model, subject.explainer
     mode, learned = MODES[subject.card.task], fingerprint(model) if explainer.is_fitted else ""
     if config.background:
-        graphs, learned = [], _digest(config.background)
+        graphs = []
         for record in islice(Reader(config.background), _BACKGROUND):
             with suppress(NicegnnError):  # a molecule that cannot be read
                 graphs.append(subject.featurizer(record.smiles))
         if not graphs:
-            raise ConfigError(
-                f"`background` must hold molecules (got none in {config.background})."
-            )
+            raise ConfigError(f"`background` must hold molecules (got {config.background}).")
+        learned = _digest(config.background)
         if isinstance(explainer, Ensemble):
             explainer = explainer.having(graphs)
         else:
