@@ -66,13 +66,11 @@ class Target(OutputReader):
     ) -> None:
         if not isinstance(model, nn.Module):
             raise TargetError(
-                f"`model` must be a torch.nn.Module (got {type(model).__name__}). Pass the model "
-                "itself, with its weights."
+                f"`model` must be a torch.nn.Module with its weights (got {type(model).__name__})."
             )
         if any(is_lazy(parameter) for parameter in model.parameters()):
             raise TargetError(
-                "`model` must know its sizes (got lazy layers that were never called). Call it "
-                "once on a graph before."
+                "`model` must know its sizes (got lazy layers). Call it once on a graph before."
             )
         model = adapted(model)
         if isinstance(model, Adapter) and mode == "auto":
@@ -93,9 +91,9 @@ class Target(OutputReader):
         self.kinds: Kinds | None = None  # of a graph with several, which calls of a copy are about
         self.inputs = inputs if inputs is None or callable(inputs) else tuple(inputs)
         self._parameters = forward_parameters(model)
-        needed = [p for p in self._parameters.values() if p.default is inspect.Parameter.empty]
+        needed = [p for p in self._parameters.values() if p.default is p.empty]
         takes_one = len(needed) == 1 and "edge_index" not in self._parameters
-        self.takes_data = self.inputs is None and takes_one
+        self._takes_data = self.inputs is None and takes_one
         if self.inputs is None and not self._parameters:
             raise TargetError(
                 f"forward() of {type(model).__name__} must name its arguments (got none). Pass "
@@ -118,41 +116,30 @@ class Target(OutputReader):
 
     def may_read(self, key: str) -> bool:
         """Whether the model receives this attribute of a graph, or the whole graph."""
-        if key == "edge_index" or self.takes_data or callable(self.inputs):
-            return True
-        if self.kinds is not None and key != "batch_dict":
+        takes_all = self._takes_data or callable(self.inputs)
+        if takes_all or key == "edge_index" or (self.kinds is not None and key != "batch_dict"):
             return True
         return key in (self.inputs if self.inputs is not None else self._parameters)
 
     def edge_kind(self, batch: Batch) -> Tensor | None:
         """Returns the kind of each edge, ``[E]``, if the model reads ``edge_type``."""
         kind = batch.get("edge_type")
-        is_one = isinstance(kind, Tensor) and kind.dtype == torch.long
-        if not is_one or kind.shape != batch.edge_index.shape[1:] or kind.numel() == 0:
+        is_one = isinstance(kind, Tensor) and kind.dtype == torch.long and kind.numel() > 0
+        if not is_one or kind.shape != batch.edge_index.shape[1:]:
             return None
-        if int(kind.min()) < 0 or int(kind.max()) >= _MOST_KINDS:  # it numbers something else
-            return None
-        return kind if self.may_read("edge_type") else None
+        is_kind = 0 <= int(kind.min()) <= int(kind.max()) < _MOST_KINDS  # not a number of its own
+        return kind if is_kind and self.may_read("edge_type") else None
 
-    def node_kind(self, batch: Batch) -> Tensor | None:
-        """Returns the kind of each node, ``[V]``, if there are several."""
-        return None if self.kinds is None else batch.node_type
+    @property
+    def num_kinds(self) -> tuple[int, int]:
+        """How many kinds of nodes there are, and of edges at least."""
+        return (1, 1) if self.kinds is None else (len(self.kinds.nodes), len(self.kinds.edges))
 
     @property
     def is_of_wide_bench(self) -> bool:
         """Whether verdicts were checked on such models: PyG's, of whole graphs of one kind."""
         is_other = isinstance(self.model, Adapter) or self.kinds is not None
         return self.level == "graph" and not is_other
-
-    @property
-    def num_edge_kinds(self) -> int:
-        """How many kinds of edges there are at least."""
-        return 1 if self.kinds is None else len(self.kinds.edges)
-
-    @property
-    def num_node_kinds(self) -> int:
-        """How many kinds of nodes there are."""
-        return 1 if self.kinds is None else len(self.kinds.nodes)
 
     def private(self, level: Level | None = None) -> Target:
         """Returns a copy of this target with a private copy of the model, see `PrivateCopy`."""
@@ -181,7 +168,6 @@ class Target(OutputReader):
             raise _not_finite(batch)
 
         def last_step() -> str:
-            """Returns the last step of the model, see `step_behind`."""
             one = copy.copy(batch if part is None else part)
             with torch.enable_grad():
                 if isinstance(x := one.get("x"), Tensor) and x.is_floating_point():
@@ -224,13 +210,13 @@ class Target(OutputReader):
         """Calls the model in the way that its signature or ``inputs`` says."""
         if callable(self.inputs):
             return self.inputs(self.model, batch)
-        if self.takes_data:
+        if self._takes_data:
             return self.model(batch)
         if self.inputs is not None:
             return self.model(*(self._needed(batch, key) for key in self.inputs))
         arguments = {}
         for name, parameter in self._parameters.items():
-            if parameter.default is inspect.Parameter.empty:
+            if parameter.default is parameter.empty:
                 arguments[name] = self._needed(batch, name)
                 continue
             value = _value(batch, name)
@@ -245,9 +231,8 @@ class Target(OutputReader):
         if name == "edge_label_index" and self.inputs is None:
             raise TargetError(f"The model must be asked for pairs of nodes. {LINKS}")
         raise TargetError(
-            f"The model needs `{name}`, which the graph does not have (got "
-            f"{sorted(batch.keys())}). Add it to the Data, or name other attributes in `inputs`: "
-            "inputs=['x', 'edge_index'] or inputs=lambda model, batch: ..."
+            f"The model needs `{name}`, which the graph does not have (got {sorted(batch.keys())}). "
+            "Add it, or name other attributes in `inputs`: inputs=['x', 'edge_index'], for example."
         )
 
 
@@ -262,16 +247,13 @@ def _value(batch: Any, name: str) -> Any:
 
 def _refusal(error: Exception, batch: Batch) -> NicegnnError:
     """Returns what a model's own error means."""
-    x = batch.get("x")
-    if isinstance(x, Tensor) and not x.is_floating_point() and "type" in str(error):
-        return GraphError(  # a dtype, scalar type or result type
-            f"`x` must be of floating point for this model (got {x.dtype}, and PyTorch says: "
-            f"{error}). Use `x.float()`."
-        )
-    if isinstance(x, Tensor) and "cannot be multiplied" in str(error):
+    x, said = batch.get("x"), str(error)
+    is_number = isinstance(x, Tensor) and not x.is_floating_point() and "type" in said  # of numbers
+    if is_number or (isinstance(x, Tensor) and "cannot be multiplied" in said):
         return GraphError(
-            f"`x` must have the columns that the model reads (got shape {tuple(x.shape)}, and "
-            f"PyTorch says: {error}). Use the features that it was trained on."
+            f"`x` must have the type and columns that the model reads (got {x.dtype} of shape "
+            f"{tuple(x.shape)}, and PyTorch says: {said}). Use the features that it was trained "
+            "on, or `x.float()`."
         )
     values = batch.to_dict().items()
     held = ", ".join(f"{k} {tuple(v.shape)}" for k, v in values if isinstance(v, Tensor))
