@@ -22,22 +22,16 @@ def progress_bar(title: str, total: int, *, shown: bool) -> Iterator[Advance]:
     if not shown:
         yield lambda done, note: None
         return
+    from rich import progress as rich
     from rich.console import Console
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
-    from rich.progress import TimeRemainingColumn as Remaining
 
     console = Console(stderr=True)
     if not console.is_terminal:
         yield _lines(title, total)
         return
-    columns = (
-        TextColumn("{task.description}"),
-        BarColumn(),
-        MofNCompleteColumn(),
-        Remaining(),
-        TextColumn("{task.fields[note]}"),
-    )
-    with Progress(*columns, console=console) as bars:
+    left, right = rich.TextColumn("{task.description}"), rich.TextColumn("{task.fields[note]}")
+    counts = rich.BarColumn(), rich.MofNCompleteColumn(), rich.TimeRemainingColumn()
+    with rich.Progress(left, *counts, right, console=console) as bars:
         task = bars.add_task(title, total=total, note="")
         yield lambda done, note: bars.update(task, completed=done, note=note)
 

@@ -69,10 +69,10 @@ def test_graphs_with_hydrogens_become_smiles_again() -> None:
 @pytest.mark.parametrize(
     ("spoil", "match"),
     [
-        (lambda t, d: t.pop("model.head.weight"), "missing: head.weight"),
-        (lambda t, d: t.update({"model.more": torch.ones(2)}), "unknown: more"),
-        (lambda t, d: t.update({"model.head.bias": torch.ones(3)}), "other shape: head.bias"),
-        (lambda t, d: t["model.head.bias"].fill_(torch.nan), "not finite: head.bias"),
+        (lambda t, d: t.pop("model.head.weight"), 'Missing key.*"head.weight"'),
+        (lambda t, d: t.update({"model.more": torch.ones(2)}), 'Unexpected key.*"more"'),
+        (lambda t, d: t.update({"model.head.bias": torch.ones(3)}), "size mismatch for head.bias"),
+        (lambda t, d: t["model.head.bias"].fill_(torch.nan), "weights that are not finite"),
         (lambda t, d: d.pop("settings"), "wrong .KeyError: 'settings'"),
         (lambda t, d: d.pop("card"), "wrong .KeyError: 'card'"),
         (lambda t, d: d.update(card={"name": 3}), "a part of it is missing or wrong"),

@@ -18,7 +18,7 @@ from nicegnn.explain.nice import NICE
 from nicegnn.intervention.background import Background
 from nicegnn.molecule.domain import Domain
 from nicegnn.molecule.featurizers import FEATURIZERS, Featurizer
-from nicegnn.store import check_tensors, load_tensors, save_tensors, tensors_below
+from nicegnn.store import load_tensors, save_tensors, tensors_below
 from nicegnn.target.frozen_model import fingerprint
 from nicegnn.target.output import Mode
 from nicegnn.target.zoo import GraphClassifier, make_model
@@ -154,7 +154,10 @@ def load_file(path: str | Path, device: str | torch.device = "cpu", label: str =
             model = make_model(held["architecture"], **held["settings"])
         card = ModelCard.from_dict(held["card"])
         check_choice("featurizer", card.featurizer, FEATURIZERS)
-        own = held.get("labels") or {}  # files of before have none
+        weights, own = tensors_below(tensors, "model"), held.get("labels") or {}  # older: none
+        model.load_state_dict(weights)
+        if not all(bool(value.isfinite().all()) for value in weights.values()):
+            raise ValueError("weights that are not finite")
         labels = {name: ModelCard.from_dict(one) for name, one in own.items()}
         if labels and len(labels) != model.head.out_features:
             raise ValueError(f"{model.head.out_features} outputs for {len(labels)} labels")
@@ -167,9 +170,7 @@ def load_file(path: str | Path, device: str | torch.device = "cpu", label: str =
             f"{path} is damaged: a part of it is missing or wrong "
             f"({type(error).__name__}: {' '.join(str(error).split())}). Train it again."
         ) from error
-    weights, background = tensors_below(tensors, "model"), parts.get("background")
-    check_tensors(path, weights, model.state_dict(), type(model).__name__)
-    model.load_state_dict(weights)
+    background = parts.get("background")
     if background is not None and background.model != fingerprint(model):
         raise StoreError(
             f"{path} is damaged: its background was recorded with other weights. Train it again."

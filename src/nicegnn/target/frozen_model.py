@@ -231,8 +231,8 @@ class Target(OutputReader):
         if name == "edge_label_index" and self.inputs is None:
             raise TargetError(f"The model must be asked for pairs of nodes. {LINKS}")
         raise TargetError(
-            f"The model needs `{name}`, which the graph does not have (got {sorted(batch.keys())}). "
-            "Add it, or name other attributes in `inputs`: inputs=['x', 'edge_index'], for example."
+            f"The model needs `{name}`, which the graph does not have (got "
+            f"{sorted(batch.keys())}). Add it, or name others in `inputs`."
         )
 
 
