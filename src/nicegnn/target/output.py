@@ -60,33 +60,33 @@ class OutputReader:
 
     def _settle(self, out: Tensor, last_step: Callable[[], str]) -> None:
         """Resolves ``auto`` settings from a first clean output, and checks all against it."""
-        is_several, is_one = out.size(1) > 1, _sums_to_one(out)
+        num, is_one = out.size(1), _sums_to_one(out)
         low, high = float(out.min()), float(out.max())
-        is_plain = self.return_type == "auto" and is_several and is_one  # or far from all others
+        is_plain = self.return_type == "auto" and is_one  # or far from all others
         is_plain |= self.mode == "regression" or high > 1 + 1e-4 or low < -1e-4 < 1e-4 < high
         made = "" if is_plain else last_step()
-        if self.mode == "auto" and not is_several and made not in ("sigmoid", "log_sigmoid"):
+        is_squashed = made in ("sigmoid", "log_sigmoid")
+        if self.mode == "auto" and num == 1 and not is_squashed:
             raise TargetError(
                 "One output column may be a binary logit or a regression value. Pass "
                 "mode='binary' or mode='regression'."
             )
-        if self.mode == "auto" and made in ("sigmoid", "log_sigmoid") and is_several and not is_one:
+        if self.mode == "auto" and num > 1 and is_squashed and not is_one:
             raise TargetError(
-                f"{out.size(1)} columns that each end with a sigmoid are labels that do not "
-                "exclude each other, or classes of a model that was trained column by column. "
-                "Pass mode='multilabel' with target=, or take the sigmoid off for classes."
+                f"{num} columns that each end with a sigmoid are labels that do not exclude each "
+                "other. Pass mode='multilabel' with target=, or take the sigmoid off for classes."
             )
         if self.mode == "auto":
-            self.mode = "multiclass" if is_several else "binary"
+            self.mode = "multiclass" if num > 1 else "binary"
         if self.mode == "regression":
             return
-        if self.mode == "multilabel" and self.label is None and is_several:
+        if self.mode == "multilabel" and self.label is None and num > 1:
             raise TargetError(
-                f"`target` must name the label to explain, 0 to {out.size(1) - 1}, with "
-                "mode='multilabel' (got None)."
+                f"`target` must name the label to explain, 0 to {num - 1}, with mode='multilabel' "
+                "(got None)."
             )
         is_multiclass = self.mode == "multiclass"
-        if is_multiclass and not is_several:
+        if is_multiclass and num == 1:
             raise TargetError(
                 "The output must have one column per class for mode='multiclass' (got 1). Use "
                 "mode='binary' for one logit, mode='regression' for a value."
@@ -94,9 +94,8 @@ class OutputReader:
         is_unclear = made == UNKNOWN and low >= 0 and high <= 1 and not is_one
         if is_unclear and self.return_type == "auto":
             raise TargetError(
-                "The model must return what can be told apart (got values from 0 to 1, logits or "
-                "probabilities). Pass return_type='raw' or 'probs', and mode='multilabel' for "
-                "labels that do not exclude each other."
+                "Values from 0 to 1 may be logits or probabilities. Pass return_type='raw' or "
+                "'probs', and mode='multilabel' for labels that do not exclude each other."
             )
         is_probability = made in ("sigmoid", "softmax")
         if self.return_type == "raw" and is_probability:
@@ -108,22 +107,16 @@ class OutputReader:
             is_log = made == "log_sigmoid" and not is_multiclass
             is_probability = is_probability or (is_multiclass and is_one)
             self.return_type = "probs" if is_probability else "log_probs" if is_log else "raw"
-        if self.return_type == "probs" and (low < -1e-4 or high > 1 + 1e-4):
+        if self.return_type == "raw":
+            return
+        p = out if self.return_type == "probs" else out.exp()
+        is_outside, total = bool(((p < -1e-4) | (p > 1 + 1e-4)).any()), p.sum(1)
+        if is_outside or (is_multiclass and not _sums_to_one(p)):
             raise TargetError(
-                f"The output must lie in [0, 1] for return_type='probs' (got {low:.4g} to "
-                f"{high:.4g}). Use return_type='raw' for logits."
-            )
-        read = {"probs": out, "log_probs": out.exp()}.get(self.return_type)
-        if is_multiclass and read is not None and not _sums_to_one(read):
-            raise TargetError(
-                f"Probabilities of classes must add up to 1 for return_type={self.return_type!r} "
-                f"(got {float(read.sum(1).min()):.4g} to {float(read.sum(1).max()):.4g}). Use "
-                "return_type='raw' for logits, or mode='multilabel' with target=."
-            )
-        if self.return_type == "log_probs" and high > 1e-4:
-            raise TargetError(
-                f"The output must not exceed 0 for return_type='log_probs' (got {high:.4g}). Use "
-                "return_type='raw' for logits."
+                "Probabilities must lie in [0, 1], and those of classes must add up to 1, for "
+                f"return_type={self.return_type!r} (got {p.min():.4g} to {p.max():.4g}, which add "
+                f"up to {total.min():.4g} to {total.max():.4g}). Use return_type='raw' for logits, "
+                "or mode='multilabel' with target=."
             )
 
     def choose(self, clean: Tensor, target: int | Tensor | None) -> Tensor:
@@ -203,9 +196,8 @@ def step_behind(node: Any, depth: int = 8) -> str:
     logits. It is `UNKNOWN` for probabilities that were changed, and for values that nothing known
     made, as in scripted modules.
     """
-    found = (
-        None if node is None else re.fullmatch(r"(?:Unsafe|Reshape)?(\w+)Backward\d", node.name())
-    )
+    name = "" if node is None else node.name()
+    found = re.fullmatch(r"(?:Unsafe|Reshape)?(\w+)Backward\d", name)
     if found is None:
         return UNKNOWN
     step, before = found[1], [one for one, _ in node.next_functions if one is not None]
