@@ -123,14 +123,13 @@ class ChempropModel(nn.Module):
         Those of a Dirichlet are log(alpha) of classes, and log(alpha_1) - log(alpha_0) of a label.
         """
         predictor: Any = self.predictor
-        is_value, is_several = self.mode == "regression", self.mode == "multiclass"
-        out: Tensor = predictor(Z) if is_value else predictor.train_step(Z)
-        if "Dirichlet" in type(predictor).__name__:
-            out = out.log()
-            out = out if is_several else out[..., 1] - out[..., 0]
-        if is_several:
+        out: Tensor = predictor(Z) if self.mode == "regression" else predictor.train_step(Z)
+        is_dirichlet = "Dirichlet" in type(predictor).__name__
+        out = out.log() if is_dirichlet else out
+        if self.mode == "multiclass":
             return out[:, self.column or 0]
-        out = out[..., 0] if out.dim() == 3 else out  # a value comes before its uncertainty
+        if out.dim() == 3:  # a value comes before its uncertainty
+            out = out[..., 1] - out[..., 0] if is_dirichlet else out[..., 0]
         return out if self.column is None else out[:, self.column : self.column + 1]
 
     def read_graphs(self, molecules: Any) -> Any:
@@ -142,15 +141,13 @@ class ChempropModel(nn.Module):
         if isinstance(source, Data):
             return source
         if hasattr(source, "featurizer"):  # a dataset holds scaled features and descriptors
-            items = [source[place] for place in range(len(source))]
             names = [getattr(one, "name", None) for one in source.data]
-            return [self._graph(*pair) for pair in zip(items, names, strict=True)]
+            return [self._graph(source[place], name) for place, name in enumerate(names)]
         if isinstance(source, str) or hasattr(source, "mg") or not hasattr(source, "__iter__"):
             return self._graph(source)
         return [self._graph(item) for item in source]
 
     def _graph(self, item: Any, name: str | None = None) -> Data:
-        """Returns the graph of one molecule."""
         if isinstance(item, Data):
             return item
         from nicegnn.molecule.smiles import parse_smiles, require_rdkit
@@ -169,9 +166,8 @@ class ChempropModel(nn.Module):
                 mg = self.featurise(mol, *(getattr(item, key, None) for key in ("V_f", "E_f")))
             except ValueError as error:
                 raise GraphError(
-                    "Datapoints must bring the extra features of atoms and bonds (V_f, E_f) that "
-                    f"the model reads (Chemprop says: {error}). Pass MoleculeDatapoint objects "
-                    "with what it was trained on."
+                    "The model reads more features of atoms and bonds (V_f, E_f; Chemprop says: "
+                    f"{error}). Pass MoleculeDatapoint objects with what it was trained on."
                 ) from error
         as_number = partial(torch.as_tensor, dtype=next(self.parameters()).dtype)
         edge_index = torch.as_tensor(mg.edge_index, dtype=torch.long).view(2, -1)
@@ -197,8 +193,8 @@ def _check_width(what: str, value: Tensor | None, wanted: int) -> None:
 def adapted(model: nn.Module) -> nn.Module:
     """Returns a model that interventions reach: Chemprop's as `ChempropModel`, others unchanged."""
     inner = unwrap(model)
-    homes = [kind.__module__ for kind in type(inner).__mro__]
-    is_mpnn = any(home.startswith("chemprop.models") for home in homes)
+    kinds = type(inner).__mro__
+    is_mpnn = any(kind.__module__.startswith("chemprop.models") for kind in kinds)
     return ChempropModel(inner) if is_mpnn else model
 
 
@@ -208,7 +204,7 @@ def _check_parts(mpnn: Any) -> None:
     from chemprop.nn import AtomMessagePassing, BondMessagePassing
     from chemprop.nn.message_passing.base import _MessagePassingBase
 
-    kind = type(mpnn)
+    kind, passing = type(mpnn), mpnn.message_passing
     if not isinstance(mpnn, MPNN) or isinstance(mpnn, MulticomponentMPNN):
         raise TargetError(
             "A model of Chemprop must predict properties of one molecule at a time, not of atoms, "
@@ -218,21 +214,17 @@ def _check_parts(mpnn: Any) -> None:
         if getattr(kind, name) is not getattr(MPNN, name):
             raise TargetError(
                 f"A subclass of MPNN must keep {name}() (got {kind.__name__} with its own). Put "
-                "what it adds into the predictor, or rewrite its layer with a method of messages "
-                "and register_layer()."
+                "what it adds into the predictor."
             )
-    passing = mpnn.message_passing
     kinds = AtomMessagePassing, BondMessagePassing
     if not isinstance(passing, kinds) or type(passing).forward is not _MessagePassingBase.forward:
         raise TargetError(
             "Message passing must be Chemprop's BondMessagePassing or AtomMessagePassing with "
-            f"their forward() (got {type(passing).__name__}). Override initialize(), message(), "
-            "update() or finalize() instead, or register a layer of your own."
+            f"their forward() (got {type(passing).__name__}). Override its parts instead."
         )
 
 
 def _mode_of(predictor: Any, column: int | None) -> Mode:
-    """Returns what a predictor's output means."""
     from chemprop import nn as parts
 
     name, num = type(predictor).__name__, predictor.n_tasks
@@ -241,8 +233,8 @@ def _mode_of(predictor: Any, column: int | None) -> Mode:
     if isinstance(predictor, parts.MulticlassClassificationFFN):
         if num > 1 and column is None:
             raise TargetError(
-                f"{name} has {num} tasks of {predictor.n_classes} classes each. Pass "
-                "ChempropModel(mpnn, column=0) of nicegnn.target.chemprop to explain one of them."
+                f"{name} has {num} tasks of {predictor.n_classes} classes each. Pass one of them: "
+                "nicegnn.target.chemprop.ChempropModel(mpnn, column=0)."
             )
         return "multiclass"
     if isinstance(predictor, parts.BinaryClassificationFFNBase):

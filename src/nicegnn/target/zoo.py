@@ -12,11 +12,7 @@ from torch_geometric import nn as gnn
 from nicegnn.config import check_choice
 
 Maybe = Tensor | None
-READOUTS = {
-    "sum": gnn.global_add_pool,
-    "mean": gnn.global_mean_pool,
-    "max": gnn.global_max_pool,
-}
+READOUTS = {"sum": gnn.global_add_pool, "mean": gnn.global_mean_pool, "max": gnn.global_max_pool}
 
 
 class GraphClassifier(nn.Module):
@@ -53,12 +49,6 @@ class GraphClassifier(nn.Module):
 
     def _activation(self, size: int) -> nn.Module:
         return nn.Sequential(nn.BatchNorm1d(size), nn.ReLU()) if self.is_normed else nn.ReLU()
-
-    @torch.no_grad()
-    def rescale(self, shift: float, scale: float) -> None:
-        """Changes the head: outputs become ``shift + scale * output``."""
-        self.head.weight.mul_(scale)
-        self.head.bias.mul_(scale).add_(shift)
 
     def embed(
         self, x: Tensor, edge_index: Tensor, batch: Maybe = None, edge_attr: Maybe = None
