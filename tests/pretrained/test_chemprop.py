@@ -14,7 +14,7 @@ from typer.testing import CliRunner
 from nicegnn import NICE
 from nicegnn.cli.main import app
 from nicegnn.errors import ConfigError, StoreError
-from nicegnn.pretrained.chemprop import find_checkpoints, load_chemprop, training_file
+from nicegnn.pretrained.chemprop import load_chemprop, training_file
 from nicegnn.target.chemprop import ChempropModel
 from tests.target.chemprop_models import SMILES, make_mpnn, parts
 
@@ -105,7 +105,7 @@ def test_other_files_and_columns_are_refused_by_name(saved: Path, tmp_path: Path
     with pytest.raises(StoreError, match="Chemprop v2"):
         load_chemprop(tmp_path / "text.pt")
     with pytest.raises(ConfigError, match="no folder"):
-        find_checkpoints(tmp_path / "no folder")
+        load_chemprop(tmp_path / "no folder")
     several = parts.MulticomponentMessagePassing([parts.BondMessagePassing() for _ in "ab"], 2)
     predictor = parts.RegressionFFN(input_dim=several.output_dim)
     mpnn = MulticomponentMPNN(several, parts.MeanAggregation(), predictor)

@@ -81,16 +81,6 @@ def _part_of_model(name: str, path: Path) -> Any:
     )
 
 
-def find_checkpoints(path: Path) -> list[Path]:
-    """Returns the file of a model: itself, or those in a folder of ``chemprop train``."""
-    if path.is_file():
-        return [path]
-    files = sorted(path.glob("**/best.pt")) or sorted(path.glob("**/*.pt"))
-    if not files:
-        raise ConfigError(f"`model` must name a file or folder of Chemprop (got {path}).")
-    return files
-
-
 def training_file(path: Path) -> Path | None:
     """Returns the table that a model was trained on, if its folder's ``config.toml`` tells it."""
     for folder in (path.absolute(), *path.absolute().parents[:3]):
@@ -112,13 +102,17 @@ def load_chemprop(
 ) -> Pretrained:
     """Returns one task of a model of Chemprop, explained by NICE without a background.
 
-    Several models in a folder are an `Ensemble`, as for `chemprop predict`.
+    Several models in a folder of ``chemprop train`` are an `Ensemble`.
 
     Args:
         column: name of the task, as in the table that it was trained on; needed if it has several.
         trusted: whether the files may run code when they are read.
     """
-    files, models, tasks = find_checkpoints(Path(path)), list[ChempropModel](), list[list[str]]()
+    path, models, tasks = Path(path), list[ChempropModel](), list[list[str]]()
+    files = sorted(path.glob("**/best.pt")) or sorted(path.glob("**/*.pt"))
+    files = [path] if path.is_file() else files
+    if not files:
+        raise ConfigError(f"`model` must name a file or folder of Chemprop (got {path}).")
     for file in files:
         mpnn, names = read_mpnn(file, trusted=trusted)
         if column not in names and (column or len(names) > 1):
@@ -134,15 +128,15 @@ def load_chemprop(
     if task == "binary":
         classes = classes or (f"{name} = 0", f"{name} = 1")
     passing: Any = model.message_passing.passing
-    file_name = files[0].name if len(files) == 1 else f"{len(files)} models in {Path(path).name}"
+    file_name = files[0].name if len(files) == 1 else f"{len(files)} models in {path.name}"
+    kind = f"Chemprop {type(passing).__name__}, depth {passing.depth}, "
     card = ModelCard(
         name=f"{files[0].stem}:{name}",
         question=f"{name} by {file_name}",
         task=task,
         classes=classes,
         featurizer="chemprop",
-        architecture=f"Chemprop {type(passing).__name__}, depth {passing.depth}, "
-        f"width {passing.W_h.out_features}",
+        architecture=f"{kind}width {passing.W_h.out_features}",
     )
     explainer: Explainer = NICE(model, mode=MODES[task])
     origin = {"model": fingerprint(model), "featurizer": card.featurizer, "name": card.name}

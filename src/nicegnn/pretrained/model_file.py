@@ -27,13 +27,11 @@ EXPLAINER_ENDING = ".nice.safetensors"  # of an explainer that was fitted, besid
 _VERSION = 2  # of files of models
 
 Task = Literal["classification", "binary", "regression"]
-MODES: dict[Task, Mode] = {  # how outputs are read, see `Target`
-    "classification": "multiclass",
-    "binary": "binary",
-    "regression": "regression",
-}
+#: How outputs are read, see `Target`.
+MODES: dict[Task, Mode] = {"classification": "multiclass", "binary": "binary"}
+MODES["regression"] = "regression"
 
-LEARNED = 0.9  # share of molecules on which models are right that have learned their rule
+_LEARNED = 0.9  # share of molecules on which models are right that have learned their rule
 
 
 @dataclass(frozen=True)
@@ -61,12 +59,8 @@ class ModelCard(Settings):
 
     @property
     def is_often_wrong(self) -> bool:
-        """Whether it is right on less of held-out molecules than models that trust was checked on.
-
-        Verdicts were checked on models that had learned their rule (docs/trust.md).
-        """
-        right = self.test.get("balanced_accuracy", self.test.get("accuracy", 1.0))
-        return right < LEARNED
+        """Whether it is right on fewer held-out molecules than models that trust was checked on."""
+        return self.test.get("balanced_accuracy", self.test.get("accuracy", 1.0)) < _LEARNED
 
     def class_name(self, number: int) -> str:
         """Returns the name of a class, or its number where it has none."""
@@ -82,9 +76,8 @@ class ModelCard(Settings):
             "mae": "mean error {:.2f}",
         }
         quality = [text.format(self.test[k]) for k, text in shown.items() if k in self.test]
-        plain = [
-            shown[k].format(self.baseline[k]) for k in ("accuracy", "mae") if k in self.baseline
-        ]
+        known = [key for key in ("accuracy", "mae") if key in self.baseline]
+        plain = [shown[key].format(self.baseline[key]) for key in known]
         line = self.question or f"{self.task} by {self.name}"
         if quality:
             line += f" ({', '.join(quality)} on held-out molecules"
@@ -116,8 +109,7 @@ def save_model(
 ) -> None:
     """Writes a reference model and what belongs to it to one file; no code is stored.
 
-    Args:
-        labels: cards of the outputs of a model with several labels.
+    ``labels`` are cards of the outputs of a model with several labels.
     """
     description = {
         "kind": "model",
@@ -176,10 +168,8 @@ def load_file(path: str | Path, device: str | torch.device = "cpu", label: str =
             f"{path} is damaged: its background was recorded with other weights. Train it again."
         )
     if label and label not in labels:
-        raise ConfigError(
-            f"`model` must name a label of {path} after the colon: one of {tuple(labels)} (got "
-            f"{label!r})."
-        )
+        known = tuple(labels)
+        raise ConfigError(f"`model` must name a label of {path}: one of {known} (got {label!r}).")
     fitted = path.with_name(path.name.removesuffix(".safetensors") + EXPLAINER_ENDING)
     if labels:
         label = label or next(iter(labels))
@@ -187,11 +177,9 @@ def load_file(path: str | Path, device: str | torch.device = "cpu", label: str =
         if background is not None:
             background = parts["background"] = replace(background, model=fingerprint(model))
     model.to(device).eval().__dict__["featurizer"] = card.featurizer  # explainers take SMILES
-    explainer: Explainer
+    explainer = NICE(model, background=background, mode=MODES[card.task])
     if fitted.is_file() and not labels:
         explainer = NICE.load(fitted, model)
-    else:
-        explainer = NICE(model, background=background, mode=MODES[card.task])
     origin = {"model": fingerprint(model), "featurizer": card.featurizer}
     featurizer = FEATURIZERS[card.featurizer]
     return Pretrained(model, explainer, featurizer, card, origin, **parts, cards=labels)

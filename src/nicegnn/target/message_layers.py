@@ -1,8 +1,7 @@
 """The seam to models: which layers send messages, and reading their states while they run.
 
-All that an intervention needs of a model are its sites: places in its layers where there is one
-message per edge. PyG's layers show theirs by themselves. A layer written by hand names the method
-that returns them (`register_layer`). A model of another library has an `Adapter`.
+PyG's layers show their messages by themselves. A layer written by hand names the method that
+returns them (`register_layer`). A model of another library has an `Adapter`.
 """
 
 from __future__ import annotations
@@ -43,17 +42,7 @@ def register_layer(kind: type[nn.Module], method: str = "message") -> None:
 
     ``method`` returns the messages of a call, one row per edge in the order of the graph's
     ``edge_index``, ``[E, F]``; what it returns is exchanged. It may be called several times in
-    ``forward``, which returns the states of nodes, ``[V, F]``.
-
-    Example:
-        >>> class Layer(nn.Module):
-        ...     def message(self, x, edge_index):
-        ...         return x[edge_index[0]]
-        ...
-        ...     def forward(self, x, edge_index):
-        ...         message = self.message(x, edge_index)
-        ...         return torch.zeros_like(x).index_add(0, edge_index[1], message)
-        >>> register_layer(Layer)
+    ``forward``, which returns the states of nodes, ``[V, F]`` (see docs/howto/own-model.md).
     """
     is_layer = isinstance(kind, type) and issubclass(kind, nn.Module)
     if not is_layer or not callable(getattr(kind, str(method), None)):
@@ -86,9 +75,8 @@ def message_layers(model: nn.Module) -> list[tuple[str, Any]]:
             layers.append((name, module))
     if not layers:
         raise InterventionError(
-            f"{type(model).__name__} has no torch_geometric MessagePassing layer, so it sends no "
-            "messages to explain. For a layer of your own, name the method that returns them: "
-            "nicegnn.target.message_layers.register_layer(Layer, 'message')."
+            f"{type(model).__name__} has no torch_geometric MessagePassing layer. Name the method "
+            "of your own that returns messages: nicegnn.target.message_layers.register_layer()."
         )
     return layers
 
@@ -105,10 +93,7 @@ _STANCES: list[Any] = []  # PyTorch's one stance for all threads, as often as it
 
 @contextmanager
 def eager() -> Iterator[None]:
-    """Makes compiled models and functions run eagerly, so that hooks are not skipped.
-
-    Meanwhile those of other threads run eagerly too.
-    """
+    """Makes compiled models of all threads run eagerly, so that hooks are not skipped."""
     with _LOCK:
         _STANCES.append(_STANCES[0] if _STANCES else torch.compiler.set_stance("force_eager"))
     try:
@@ -118,11 +103,6 @@ def eager() -> Iterator[None]:
             stance = _STANCES.pop()
             if not _STANCES:
                 stance.__exit__(None, None, None)
-
-
-def message_flow(model: nn.Module) -> str:
-    """Returns PyG's flow of the model: ``source_to_target`` or ``target_to_source``."""
-    return str(getattr(message_layers(model)[0][1], "flow", "source_to_target"))
 
 
 @contextmanager
