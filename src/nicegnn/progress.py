@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from datetime import timedelta
 
-EVERY = 30.0  # seconds between lines where there is no terminal
+_EVERY = 30.0  # seconds between lines where there is no terminal
 
 Advance = Callable[[float, str], None]  # what is done, and a note
 
@@ -37,18 +37,18 @@ def progress_bar(title: str, total: int, *, shown: bool) -> Iterator[Advance]:
 
 
 def _lines(title: str, total: int) -> Advance:
-    """Returns an ``advance`` that writes lines, with the time left."""
     start, last, first = time.monotonic(), time.monotonic(), 0.0
 
     def advance(done: float, note: str) -> None:
         nonlocal last, first
         now = time.monotonic()
         first = first or done  # what an earlier run had done comes with the first call
-        if now - last < EVERY and done < total:
+        if now - last < _EVERY and done < total:
             return
-        last = now
-        left = (now - start) * (total - done) / (done - first) if done > first else None
-        ahead = "" if left is None else f", {timedelta(seconds=round(left))} left"
-        print(f"{title}: {done:.0f} of {total} {note}{ahead}", file=sys.stderr, flush=True)
+        last, left = now, ""
+        if done > first:
+            seconds = (now - start) * (total - done) / (done - first)
+            left = f", {timedelta(seconds=round(seconds))} left"
+        print(f"{title}: {done:.0f} of {total} {note}{left}", file=sys.stderr, flush=True)
 
     return advance

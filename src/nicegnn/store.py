@@ -31,8 +31,7 @@ def _checked_path(path: Any) -> Path:
 def whole_file(path: str | Path) -> Iterator[Path]:
     """Yields a temporary path that becomes `path` when the block ends well, and else is removed.
 
-    It lies in the same folder, starts with a dot and ends in ``.part``. Missing folders are made. A
-    full disk or a forbidden place is a `StoreError`.
+    Missing folders are made. A full disk or a forbidden place is a `StoreError`.
     """
     path = _checked_path(path)
     if path.is_dir():
@@ -71,14 +70,11 @@ def save_tensors(path: str | Path, tensors: dict[str, Tensor], description: dict
     plain = {key: value.detach().cpu().contiguous().clone() for key, value in tensors.items()}
     text = json.dumps(description)
     metadata = {"nicegnn": text, "sha256": tensor_digest({**plain, text: None})}
-
-    def write(temporary: Path) -> None:
+    with whole_file(path) as temporary:
         save_file(plain, temporary, metadata=metadata)
         umask = os.umask(0)
         os.umask(umask)
         temporary.chmod(0o666 & ~umask)  # safetensors writes for the owner alone
-
-    write_whole(path, write)
 
 
 def load_tensors(path: str | Path, kind: str) -> tuple[dict[str, Tensor], dict[str, Any]]:
@@ -94,10 +90,8 @@ def load_tensors(path: str | Path, kind: str) -> tuple[dict[str, Tensor], dict[s
         digest = tensor_digest({**tensors, text: None})
         if metadata.get("sha256", digest) != digest:  # the stored targets have no checksum
             raise ValueError("its checksum is wrong")
-        description = json.loads(text)
-        if not isinstance(description, dict):
-            raise ValueError("its description is not a table")
-    except (SafetensorError, KeyError, ValueError, OSError) as error:
+        description = dict(json.loads(text))
+    except (SafetensorError, KeyError, TypeError, ValueError, OSError) as error:
         raise StoreError(
             f"{path} is damaged or was not written by nicegnn ({type(error).__name__}: {error}); "
             "write it again with save()."

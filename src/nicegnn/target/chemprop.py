@@ -7,10 +7,7 @@ The message of a directed bond is its state as it is sent, before every sum over
 
 Symbols: :math:`H_e^{(t)}` -> ``H``, ``[E, F]``; :math:`E_e` -> features of the bond, ``bmg.E``;
 :math:`T` -> ``depth``, so there are T sends. The state that a bond gets back from its reverse, and
-that D-MPNNs subtract, is the damaged one. So a bond whose messages are zero is a bond that is not
-there, to the last bit.
-
-Chemprop itself is imported where it is needed: that takes seconds.
+that D-MPNNs subtract, is the damaged one: a bond whose messages are zero is one that is not there.
 """
 
 from __future__ import annotations
@@ -250,11 +247,10 @@ def _featurizer_of(passing: Any) -> Callable[..., Any]:
 
     hidden = passing.W_h.out_features
     num_atom = passing.W_o.in_features - hidden
-    by_atoms = passing.W_h.in_features > hidden
-    num_bond = passing.W_h.in_features - hidden if by_atoms else passing.W_i.in_features - num_atom
+    num_bond = passing.W_h.in_features - hidden or passing.W_i.in_features - num_atom
     kinds = {mode: get_multi_hot_atom_featurizer(mode) for mode in AtomFeatureMode}
-    fitting = [mode for mode, atoms in kinds.items() if len(atoms) == num_atom]
-    mode = fitting[0] if fitting else AtomFeatureMode.V2
+    fitting = (mode for mode, atoms in kinds.items() if len(atoms) == num_atom)
+    mode = next(fitting, AtomFeatureMode.V2)
     bonds = RIGRBondFeaturizer() if mode == AtomFeatureMode.RIGR else MultiHotBondFeaturizer()
     extra = num_atom - len(kinds[mode]), num_bond - len(bonds)  # V_f and E_f of datapoints
     return SimpleMoleculeMolGraphFeaturizer(kinds[mode], bonds, *extra)

@@ -213,36 +213,30 @@ class Target(OutputReader):
         if self._takes_data:
             return self.model(batch)
         if self.inputs is not None:
-            return self.model(*(self._needed(batch, key) for key in self.inputs))
+            return self.model(*(_value(batch, name, is_needed=True) for name in self.inputs))
         arguments = {}
         for name, parameter in self._parameters.items():
-            if parameter.default is parameter.empty:
-                arguments[name] = self._needed(batch, name)
-                continue
-            value = _value(batch, name)
-            if value is not None and not (isinstance(value, dict) and not value):
+            is_needed = parameter.default is parameter.empty
+            value = _value(batch, name, is_needed=is_needed)
+            if is_needed or (value is not None and not (isinstance(value, dict) and not value)):
                 arguments[name] = value
         return self.model(**arguments)
 
-    def _needed(self, batch: Any, name: str) -> Any:
-        """Returns what a batch has by the name of an argument, or raises `TargetError`."""
-        if (value := _value(batch, name)) is not None:
-            return value
-        if name == "edge_label_index" and self.inputs is None:
-            raise TargetError(f"The model must be asked for pairs of nodes. {LINKS}")
-        raise TargetError(
-            f"The model needs `{name}`, which the graph does not have (got "
-            f"{sorted(batch.keys())}). Add it, or name others in `inputs`."
-        )
 
-
-def _value(batch: Any, name: str) -> Any:
-    """Returns what a batch has by a name of an argument, or None."""
+def _value(batch: Any, name: str, *, is_needed: bool) -> Any:
+    """Returns what a batch has by the name of an argument, or None."""
     if name in ("batch_size", "num_graphs") and name not in batch:
         return batch.num_graphs
     if name.endswith("_dict") and isinstance(batch, HeteroData):
         return batch.collect(name[:-5], allow_empty=True)
-    return batch.get(name)
+    value = batch.get(name)
+    if value is None and is_needed:
+        advice = LINKS if name == "edge_label_index" else "Add it, or name others in `inputs`."
+        raise TargetError(
+            f"The model needs `{name}`, which the graph does not have (got "
+            f"{sorted(batch.keys())}). {advice}"
+        )
+    return value
 
 
 def _refusal(error: Exception, batch: Batch) -> NicegnnError:
@@ -269,11 +263,10 @@ def _refusal(error: Exception, batch: Batch) -> NicegnnError:
 def _not_finite(batch: Batch) -> NicegnnError:
     """Returns why the output of a batch is not finite."""
     for key, value in batch.to_dict().items():
-        is_real = isinstance(value, Tensor) and value.is_floating_point()
-        if is_real and (number := int((~torch.isfinite(value)).sum())):
+        if isinstance(value, Tensor) and not bool(value.isfinite().all()):
             return GraphError(
-                f"`{key}` must be finite (got {number} NaN or infinite values, for which the model "
-                "returns NaN or infinite ones). Replace them."
+                f"`{key}` must be finite (got NaN or infinite values, and so does the model "
+                "return). Replace them."
             )
     return TargetError(
         "The model must return finite values for the clean graphs (got NaN or infinite ones). "

@@ -145,8 +145,7 @@ class OutputReader:
     def evidence(self, out: Tensor, target: Tensor) -> Tensor:
         """Returns the evidence for the explained class in raw output ``[N, B, C]``, ``[N, B]``.
 
-        The logit of models that return logits: its slope does not vanish on confident graphs, that
-        of a probability does. Else a log-odds or log-probability, or the value for regression.
+        It is the logit if the model returns logits, else a log-odds, log-probability or value.
         """
         if self.mode in ("binary", "multilabel"):
             value = self._column(out)[..., 0]
@@ -192,9 +191,8 @@ class OutputReader:
 def step_behind(node: Any, depth: int = 8) -> str:
     """Returns ``sigmoid``, ``softmax``, ``log_softmax``, ``log_sigmoid``, or nothing.
 
-    ``node`` is the ``grad_fn`` of some output: the last steps of a model tell probabilities from
-    logits. It is `UNKNOWN` for probabilities that were changed, and for values that nothing known
-    made, as in scripted modules.
+    ``node`` is the ``grad_fn`` of an output. Probabilities that were changed, and values that
+    nothing known made, as in scripted modules, are `UNKNOWN`.
     """
     name = "" if node is None else node.name()
     found = re.fullmatch(r"(?:Unsafe|Reshape)?(\w+)Backward\d", name)

@@ -6,6 +6,7 @@ import copy
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -177,52 +178,34 @@ def accuracy_of(model: nn.Module, graphs: Sequence[Data]) -> float:
 
 
 def r_squared(predicted: Tensor, value: Tensor) -> float:
-    r"""Returns the share of the values' variance that predictions explain.
-
-    .. math:: R^2 = 1 - \frac{\sum_g (y_g - \hat y_g)^2}{\sum_g (y_g - \bar y)^2}
-
-    Symbols: :math:`\hat y` -> ``predicted``, :math:`y` -> ``value``, ``[G]``. It is nan for values
-    that are all the same.
-    """
+    """Returns R², the share of the variance that is explained; nan if all values are the same."""
     y = value.double().view(-1)
     left = (y - predicted.double().view(-1)).square().sum()
     return float(1 - left / (y - y.mean()).square().sum())
 
 
-@dataclass(frozen=True)
-class Calibration:
-    """Accuracy and confidence of a classifier, and the gap between them."""
-
-    accuracy: float  # share of right predictions
-    interval: tuple[float, float]  # 95% Wilson interval of the accuracy
-    ece: float  # expected calibration error over equal bins of confidence
-    mean_confidence: float  # mean probability of the predicted class
-
-
-def calibration(probability: Tensor, label: Tensor, *, num_bins: int = 10) -> Calibration:
+def calibration(probability: Tensor, label: Tensor, *, num_bins: int = 10) -> dict[str, Any]:
     r"""Measures accuracy and calibration of probabilities ``[G, C]`` for labels ``[G]``.
 
-    .. math:: ECE = \sum_b \frac{n_b}{n} \, |acc_b - conf_b|
-
-    Symbols: of the predictions whose confidence lies in bin b, :math:`n_b` is the number,
-    :math:`acc_b` the accuracy and :math:`conf_b` the mean confidence.
+    The expected calibration error sums the gaps between accuracy and confidence over bins of equal
+    width of the confidence: :math:`ECE = \sum_b \frac{n_b}{n} \, |acc_b - conf_b|`. The interval of
+    the accuracy is Wilson's, of 95%.
     """
     confidence, predicted = probability.double().cpu().max(1)
     right = (predicted == label.cpu()).double()
     edges = torch.linspace(1 / probability.size(1), 1, num_bins + 1, dtype=torch.double)
     where = torch.bucketize(confidence, edges[1:-1])
     gap = torch.zeros(num_bins, dtype=torch.double).index_add(0, where, right - confidence)
-    interval = wilson_interval(int(right.sum()), right.numel())
-    ece = float(gap.abs().sum() / right.numel())
-    return Calibration(float(right.mean()), interval, ece, float(confidence.mean()))
+    return {
+        "accuracy": float(right.mean()),
+        "interval": wilson_interval(int(right.sum()), right.numel()),
+        "ece": float(gap.abs().sum() / right.numel()),
+        "mean_confidence": float(confidence.mean()),
+    }
 
 
 def wilson_interval(hits: int, number: int, z: float = 1.96) -> tuple[float, float]:
-    r"""Returns the Wilson score interval of a proportion, which also holds near 0 and 1.
-
-    .. math:: \frac{p + \frac{z^2}{2n} \pm z \sqrt{\frac{p(1-p)}{n} + \frac{z^2}{4n^2}}}
-        {1 + z^2/n}
-    """
+    """Returns the Wilson score interval of a proportion, which also holds near 0 and 1."""
     p = hits / number
     middle = p + z**2 / (2 * number)
     half = z * math.sqrt(p * (1 - p) / number + z**2 / (4 * number**2))
