@@ -33,8 +33,7 @@ def run_steps(
                 break
             history.append(step(number))
             if progress and (number + 1) % _READ_EVERY == 0:
-                last = history[-1].items()
-                note = ", ".join(f"{key} {float(value):.3f}" for key, value in last)
+                note = ", ".join(f"{key} {float(v):.3f}" for key, v in history[-1].items())
             advance(number + 1, note)
     return [{key: float(value) for key, value in one.items()} for one in history]
 

@@ -15,10 +15,7 @@ Advance = Callable[[float, str], None]  # what is done, and a note
 
 @contextmanager
 def progress_bar(title: str, total: int, *, shown: bool) -> Iterator[Advance]:
-    """Yields ``advance(done, note)``, which moves a bar on stderr, or does nothing.
-
-    Where stderr is no terminal, as on a cluster, it writes a line from time to time.
-    """
+    """Yields ``advance(done, note)``: a bar on stderr, or lines where that is no terminal."""
     if not shown:
         yield lambda done, note: None
         return

@@ -77,11 +77,7 @@ def named_endpoints(words: str) -> list[Output]:
 
 
 def load_admet(words: str, device: str | torch.device = "cpu") -> Pretrained:
-    """Returns the named endpoints, which the same passes of five models explain.
-
-    >>> loaded = load_admet("AMES")  # doctest: +SKIP
-    >>> (ames,) = loaded.explainer.findings("O=[N+]([O-])c1ccccc1")  # doctest: +SKIP
-    """
+    """Returns the named endpoints, which the same passes of five models explain."""
     chosen = named_endpoints(words.removeprefix(ADMET))
     cards, card = {one.name: one.card for one in chosen}, chosen[0].card
     groups = {kind: _members(kind, str(device)) for kind in {one.group for one in chosen}}
@@ -126,7 +122,5 @@ def _home() -> Path:
     """Returns the folder of ADMET-AI's models and tables; nothing of it is imported."""
     found = find_spec("admet_ai")
     if found is None or found.origin is None:
-        raise ImportError(
-            "ADMET-AI is needed for its endpoints. Install it with `pip install 'nicegnn[admet]'`."
-        )
+        raise ImportError("ADMET-AI is missing. Install it with `pip install 'nicegnn[admet]'`.")
     return Path(found.origin).parent / "resources"

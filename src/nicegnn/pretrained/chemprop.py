@@ -39,10 +39,7 @@ _NUMBERS = [type(np.dtype(kind)) for kind in ("f4", "f8", "i8", "?")]  # no file
 
 
 def read_mpnn(path: Path, *, trusted: bool = False) -> tuple[Any, list[str]]:
-    """Returns the model of a file in evaluation mode, and the names of its tasks.
-
-    Code runs only if the file is `trusted`.
-    """
+    """Returns the model of a file, and the names of its tasks; only `trusted` files run code."""
     MPNN = require("chemprop.models", "chemprop", "Chemprop").MPNN
     try:
         names = [] if trusted else get_unsafe_globals_in_checkpoint(path)
@@ -102,11 +99,8 @@ def load_chemprop(
 ) -> Pretrained:
     """Returns one task of a model of Chemprop, explained by NICE without a background.
 
-    Several models in a folder of ``chemprop train`` are an `Ensemble`.
-
-    Args:
-        column: name of the task, as in the table that it was trained on; needed if it has several.
-        trusted: whether the files may run code when they are read.
+    Several models in a folder of ``chemprop train`` are an `Ensemble`. The name of the task,
+    ``column``, is needed if there are several. Files that are ``trusted`` may run code.
     """
     path, models, tasks = Path(path), list[ChempropModel](), list[list[str]]()
     files = sorted(path.glob("**/best.pt")) or sorted(path.glob("**/*.pt"))

@@ -128,10 +128,9 @@ class Ensemble(Explainer):
     def having(self, graphs: Any) -> Ensemble:
         """Returns the same ensemble with a background of these graphs."""
         listed = graph_list(read_graphs(graphs, self.target)[0])
-        groups = {
-            name: [(target, record_background(target, listed)) for target, _ in members]
-            for name, members in self.groups.items()
-        }
+        groups = dict(self.groups)
+        for name, members in groups.items():
+            groups[name] = [(target, record_background(target, listed)) for target, _ in members]
         return Ensemble(groups, self.outputs)
 
     def findings(self, graphs: Any, *, atoms: bool = True) -> list[Finding]:

@@ -52,11 +52,6 @@ class ModelCard(Settings):
     test: dict[str, float] = field(default_factory=dict)  # quality on the test part
     baseline: dict[str, float] = field(default_factory=dict)  # of always the same answer, there
 
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        if self.task == "regression" and self.classes:
-            raise ConfigError(f"`classes` must be empty for a regression (got {self.classes}).")
-
     @property
     def is_often_wrong(self) -> bool:
         """Whether it is right on fewer held-out molecules than models that trust was checked on."""
@@ -131,8 +126,7 @@ def load_file(path: str | Path, device: str | torch.device = "cpu", label: str =
     """Returns the model of a file, with the explainer that was fitted for it and lies beside it.
 
     Without such an explainer, NICE with the background of the model explains it. Of a model with
-    several labels one is meant, by default the first. A file that lacks a part, or has a wrong one,
-    is refused.
+    several labels one is meant, by default the first.
     """
     path = Path(path)
     tensors, held = load_tensors(path, "model")

@@ -72,9 +72,8 @@ register_layer(Sends, "send")
 class ChempropModel(nn.Module):
     """A Chemprop v2 ``MPNN`` that takes PyG graphs; it shares all weights and changes nothing.
 
-    `NICE(mpnn)` makes one by itself. Outputs are logits, never probabilities, and values of a
-    regression in their own unit, without their uncertainty. Several tasks are columns: name one by
-    ``target=``, or by ``column``, which leaves out the others.
+    Outputs are logits, never probabilities, and values of a regression in their own unit, without
+    their uncertainty. Several tasks are columns; ``column`` leaves out all others.
     """
 
     def __init__(self, mpnn: Any, *, column: int | None = None) -> None:
@@ -88,7 +87,6 @@ class ChempropModel(nn.Module):
 
     @property
     def featurizer(self) -> Featurizer:
-        """Makes the graph of a SMILES."""
         return Featurizer("chemprop", self._graph)
 
     def forward(
@@ -130,10 +128,7 @@ class ChempropModel(nn.Module):
         return out if self.column is None else out[:, self.column : self.column + 1]
 
     def read_graphs(self, molecules: Any) -> Any:
-        """Returns graphs of SMILES, RDKit molecules, datapoints, or a dataset of Chemprop.
-
-        PyG graphs are returned as they are; one molecule gives one graph.
-        """
+        """Returns the graph or graphs of SMILES, RDKit molecules, datapoints, or a dataset."""
         source = getattr(molecules, "dataset", molecules)
         if isinstance(source, Data):
             return source
@@ -156,8 +151,8 @@ class ChempropModel(nn.Module):
             mol = getattr(item, "mol", item)
             if not isinstance(mol, require_rdkit().Mol):
                 raise GraphError(
-                    "Molecules must be SMILES, RDKit molecules, or datapoints or a dataset of "
-                    f"Chemprop (got {type(item).__name__}). Pass MoleculeDatapoint.from_smi(...)."
+                    "Molecules must be SMILES, RDKit molecules, or Chemprop's datapoints or "
+                    f"dataset (got {type(item).__name__}). Pass MoleculeDatapoint.from_smi(...)."
                 )
             try:
                 mg = self.featurise(mol, *(getattr(item, key, None) for key in ("V_f", "E_f")))

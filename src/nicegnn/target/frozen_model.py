@@ -84,8 +84,8 @@ class Target(OutputReader):
         are_names = len(names) > 0 and all(isinstance(name, str) for name in names)
         if not (inputs is None or callable(inputs) or are_names):
             raise TargetError(
-                "`inputs` must be a list of names of attributes, or a function (model, batch) "
-                f"(got {inputs!r}). Pass ['x', 'edge_index'], for example."
+                f"`inputs` must be a list of names or a function (got {inputs!r}), for example "
+                "['x', 'edge_index']."
             )
         self.model, self.level, self.batched = model, level, batched
         self.kinds: Kinds | None = None  # of a graph with several, which calls of a copy are about
@@ -96,8 +96,7 @@ class Target(OutputReader):
         self._takes_data = self.inputs is None and takes_one
         if self.inputs is None and not self._parameters:
             raise TargetError(
-                f"forward() of {type(model).__name__} must name its arguments (got none). Pass "
-                "inputs=['x', 'edge_index', ...] or a callable."
+                "forward() must name its arguments (got none). Pass inputs=['x', ...]."
             )
 
     @property
@@ -109,10 +108,9 @@ class Target(OutputReader):
     @property
     def is_batched(self) -> bool:
         """Whether the model takes several graphs by its signature, or as the user said."""
-        if self.batched is not None:
-            return self.batched
         batch = "batch" if self.kinds is None else "batch_dict"
-        return self.level != "graph" or self.may_read(batch)
+        takes_several = self.level != "graph" or self.may_read(batch)
+        return takes_several if self.batched is None else self.batched
 
     def may_read(self, key: str) -> bool:
         """Whether the model receives this attribute of a graph, or the whole graph."""
@@ -138,14 +136,14 @@ class Target(OutputReader):
     @property
     def is_of_wide_bench(self) -> bool:
         """Whether verdicts were checked on such models: PyG's, of whole graphs of one kind."""
-        is_other = isinstance(self.model, Adapter) or self.kinds is not None
-        return self.level == "graph" and not is_other
+        is_plain = self.kinds is None and not isinstance(self.model, Adapter)
+        return self.level == "graph" and is_plain
 
     def private(self, level: Level | None = None) -> Target:
         """Returns a copy of this target with a private copy of the model, see `PrivateCopy`."""
         out, made = copy.copy(self), PrivateCopy(self.model)
         out.model, out.inputs = made.model, made.rebound(self.inputs)
-        out.level = self.level if level is None else level
+        out.level = level or self.level
         return out
 
     @contextmanager
@@ -190,10 +188,8 @@ class Target(OutputReader):
         if isinstance(out, tuple | list) and out:
             out = out[0]
         if not isinstance(out, Tensor) or not out.is_floating_point():
-            raise TargetError(
-                "The model must return a floating point tensor, or a tuple that starts with one "
-                f"(got {type(out).__name__})."
-            )
+            name = type(out).__name__
+            raise TargetError(f"The model must return a floating point tensor first (got {name}).")
         if out.dim() > 2:
             raise TargetError(
                 "The model must return a row for each graph or node and a column for each class "
@@ -249,15 +245,11 @@ def _refusal(error: Exception, batch: Batch) -> NicegnnError:
             f"{tuple(x.shape)}, and PyTorch says: {said}). Use the features that it was trained "
             "on, or `x.float()`."
         )
-    values = batch.to_dict().items()
-    held = ", ".join(f"{k} {tuple(v.shape)}" for k, v in values if isinstance(v, Tensor))
     advice = "Call it on one of them to see why, or say in `inputs` how it is called."
     if isinstance(error, torch.OutOfMemoryError | MemoryError):
         advice = "Set a smaller `chunk_edges`, or a smaller `batch_size` for a list of graphs."
-    return TargetError(
-        f"The model must take these graphs (it raised {type(error).__name__}: {error}; they hold "
-        f"{held}). {advice}"
-    )
+    name = type(error).__name__
+    return TargetError(f"The model must take these graphs (it raised {name}: {said}). {advice}")
 
 
 def _not_finite(batch: Batch) -> NicegnnError:
@@ -281,6 +273,5 @@ def fingerprint(model: nn.Module) -> str:
 
 def forward_parameters(model: nn.Module) -> dict[str, inspect.Parameter]:
     """Returns the named parameters of a model's ``forward``."""
-    parameters = inspect.signature(unwrap(model).forward).parameters
-    kinds = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
-    return {name: p for name, p in parameters.items() if p.kind not in kinds}
+    named = inspect.signature(unwrap(model).forward).parameters.items()
+    return {key: p for key, p in named if p.kind not in (p.VAR_POSITIONAL, p.VAR_KEYWORD)}

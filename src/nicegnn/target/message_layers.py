@@ -24,8 +24,7 @@ from nicegnn.target.output import Mode
 class Adapter(Protocol):
     """A module around a model of another library, such as `ChempropModel`.
 
-    It takes PyG's attributes (``x``, ``edge_index``, ``batch``) by their names, so a batch is
-    copied and cut as all are, and its layers are PyG's or registered ones (`register_layer`).
+    It takes PyG's attributes by their names, and its layers are PyG's or registered ones.
     """
 
     mode: Mode  # of its output
@@ -107,10 +106,7 @@ def eager() -> Iterator[None]:
 
 @contextmanager
 def capture_states(model: nn.Module) -> Iterator[list[Tensor]]:
-    """Yields a list of the node states that each message-passing layer returns, ``[V, F]``.
-
-    The list is emptied when a forward pass of the model begins.
-    """
+    """Yields the node states that the layers returned in the last forward pass, ``[V, F]`` each."""
     states: list[Tensor] = []
 
     def record(_: nn.Module, __: Any, output: Any) -> None:

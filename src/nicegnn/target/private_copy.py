@@ -23,8 +23,7 @@ _CONTAINERS = (list, dict, OrderedDict, tuple, set)
 class PrivateCopy:
     """Copies the modules of a model, and whatever refers to them, in evaluation mode.
 
-    Tensors are shared, so the copy sees new weights; what is stored on it never reaches the model.
-
+    - Tensors are shared, so the copy sees new weights.
     - Containers on modules are copied; methods, functions, containers in them and plain objects
       are if they refer to modules of the model: to their copies then. So are hooks.
     - Compiled modules (``torch.compile``) are replaced by the Python modules inside; scripted ones

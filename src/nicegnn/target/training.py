@@ -63,13 +63,12 @@ def train_model(
     to the true ones.
     """
     config, target = config or TrainConfig(), Target(model, mode=mode)
-    stack, held_out = (GraphStack(graphs, target.device) for graphs in (train, valid))
-    held_out_batch = held_out.take(torch.arange(len(held_out)))
+    stack = GraphStack(train, target.device)
+    held_out = GraphStack(valid, target.device).take(torch.arange(len(valid)))
     goal = _Goal(mode, stack.take(torch.arange(len(stack))).y, balanced)
     optimiser = torch.optim.Adam(model.parameters(), lr=config.learning_rate)
-    schedule = torch.optim.lr_scheduler.ReduceLROnPlateau(
-        optimiser, factor=0.5, patience=config.patience
-    )
+    plateau = torch.optim.lr_scheduler.ReduceLROnPlateau
+    schedule = plateau(optimiser, factor=0.5, patience=config.patience)
     best, best_epoch, best_model = (-math.inf, -math.inf), 0, copy.deepcopy(model)
 
     def epoch(number: int) -> dict[str, float]:
@@ -86,9 +85,9 @@ def train_model(
             optimiser.step()
             total += loss.detach() * batch.num_graphs
         with torch.no_grad(), target.frozen():
-            out = target.call(held_out_batch)
-        valid_loss = float(goal.loss(out, held_out_batch.y))
-        accuracy = goal.accuracy(out, held_out_batch.y)
+            out = target.call(held_out)
+        valid_loss = float(goal.loss(out, held_out.y))
+        accuracy = goal.accuracy(out, held_out.y)
         if (accuracy, -valid_loss) > best:
             best, best_epoch = (accuracy, -valid_loss), number
             best_model.load_state_dict(model.state_dict())
@@ -113,8 +112,11 @@ class _Goal:
     """What a model is to learn: its loss, and its accuracy (R² for values)."""
 
     def __init__(self, mode: Mode, y: Tensor, balanced: bool) -> None:
-        self.mode = mode
-        self.mean, self.spread = 0.0, 1.0  # of the values that a regressor learns
+        self.mode, self.mean, self.spread = (
+            mode,
+            0.0,
+            1.0,
+        )  # mean and spread of a regressor's values
         self.weight: Tensor | None = None  # of each class, [C], or of absent and present, [2, L]
         if mode == "regression":
             self.mean = float(y.double().mean())
