@@ -78,17 +78,6 @@ def _part_of_model(name: str, path: Path) -> Any:
     )
 
 
-def training_file(path: Path) -> Path | None:
-    """Returns the table that a model was trained on, if its folder's ``config.toml`` tells it."""
-    for folder in (path.absolute(), *path.absolute().parents[:3]):
-        if (folder / "config.toml").is_file():  # not quite TOML: data-path = [train.csv]
-            text = (folder / "config.toml").read_text(encoding="utf-8", errors="replace")
-            named = re.search(r"^data-path *= *\[?[\"']?([^\]\"',\n]+)", text, re.MULTILINE)
-            file = Path(named[1].strip() if named else "")
-            return next((one for one in (file, folder.parent / file) if one.is_file()), None)
-    return None
-
-
 def load_chemprop(
     path: str | Path,
     *,

@@ -114,10 +114,10 @@ class Target(OutputReader):
 
     def may_read(self, key: str) -> bool:
         """Whether the model receives this attribute of a graph, or the whole graph."""
-        takes_all = self._takes_data or callable(self.inputs)
-        if takes_all or key == "edge_index" or (self.kinds is not None and key != "batch_dict"):
+        if key == "edge_index" or self._takes_data or callable(self.inputs):
             return True
-        return key in (self.inputs if self.inputs is not None else self._parameters)
+        is_of_kinds = self.kinds is not None and key != "batch_dict"
+        return is_of_kinds or key in (self.inputs or self._parameters)
 
     def edge_kind(self, batch: Batch) -> Tensor | None:
         """Returns the kind of each edge, ``[E]``, if the model reads ``edge_type``."""
@@ -163,7 +163,12 @@ class Target(OutputReader):
         ``part`` is what one call takes of a batch, if it is not all.
         """
         if not bool(torch.isfinite(out).all()):
-            raise _not_finite(batch)
+            values = batch.to_dict().items()
+            wrong = [k for k, v in values if isinstance(v, Tensor) and not bool(v.isfinite().all())]
+            raise TargetError(
+                "The model must return finite values for the clean graphs (got NaN or infinite "
+                f"ones, and such attributes: {wrong}). Check its weights and inputs."
+            )
 
         def last_step() -> str:
             one = copy.copy(batch if part is None else part)
@@ -250,20 +255,6 @@ def _refusal(error: Exception, batch: Batch) -> NicegnnError:
         advice = "Set a smaller `chunk_edges`, or a smaller `batch_size` for a list of graphs."
     name = type(error).__name__
     return TargetError(f"The model must take these graphs (it raised {name}: {said}). {advice}")
-
-
-def _not_finite(batch: Batch) -> NicegnnError:
-    """Returns why the output of a batch is not finite."""
-    for key, value in batch.to_dict().items():
-        if isinstance(value, Tensor) and not bool(value.isfinite().all()):
-            return GraphError(
-                f"`{key}` must be finite (got NaN or infinite values, and so does the model "
-                "return). Replace them."
-            )
-    return TargetError(
-        "The model must return finite values for the clean graphs (got NaN or infinite ones). "
-        "Check its weights and inputs."
-    )
 
 
 def fingerprint(model: nn.Module) -> str:
