@@ -77,7 +77,7 @@ def test_graphs_with_hydrogens_become_smiles_again() -> None:
         (lambda t, d: d.pop("card"), "wrong .KeyError: 'card'"),
         (lambda t, d: d.update(card={"name": 3}), "a part of it is missing or wrong"),
         (lambda t, d: d.update(architecture="vgg"), "must be one of .*'vgg'"),
-        (lambda t, d: d.pop("version"), "of version 2 .got version None"),
+        (lambda t, d: d.pop("version"), "of version 2 .got None"),
         (lambda t, d: d["domain"].pop("atoms"), "a part of it is missing or wrong"),
         (lambda t, d: t.pop("domain.fingerprints"), "a part of it is missing or wrong"),
     ],

@@ -104,9 +104,7 @@ def load_chemprop(
         tasks.append([models[-1].mode, column or names[0]])
     model, name = models[0], column or names[0]
     if any(one != tasks[0] for one in tasks):
-        raise ConfigError(
-            f"`model` must name models of the same task (got {tasks} in {path}). Name one file."
-        )
+        raise ConfigError(f"`model` must name files of the same task (got {tasks}). Name one.")
     task = _TASKS[model.mode]
     if task == "binary":
         classes = classes or (f"{name} = 0", f"{name} = 1")

@@ -54,14 +54,10 @@ class Output:
     name: str = ""
     drugs: Tensor | None = None  # what is predicted for approved drugs, to compare with
 
-    @property
-    def reader(self) -> OutputReader:
-        return OutputReader(self.mode, "raw", None)
-
     def read(self, raw: Tensor) -> Tensor:
         """Returns log-probabilities or values of raw output, ``[..., C]``."""
         raw = raw if self.mode == "multiclass" else raw[..., self.column : self.column + 1]
-        read = self.reader.read(raw.flatten(0, -2))
+        read = OutputReader(self.mode, "raw", None).read(raw.flatten(0, -2))
         return read.view(*raw.shape[:-1], read.size(1))
 
 
@@ -76,10 +72,7 @@ class Finding:
     atom_agreement: Tensor | None  # [V]
 
     def cells(self, number: int) -> dict[str, str]:
-        """Returns what is told of a molecule beside its scores, by the name of the column.
-
-        The warning says why the prediction, or its explanation, may be wrong.
-        """
+        """Returns what is told of a molecule beside its scores, by the name of the column."""
         told, of, cells = self.told[:, number], self.output, dict[str, str]()
         value, drugs, said = float(told.mean()), of.drugs, [of.card.doubt]
         if drugs is not None:  # the share of them with a smaller prediction
@@ -172,11 +165,10 @@ class _Answers:
         self.atoms = torch.stack(changed) if atoms else None  # [G, K, V, C]
 
     def finding(self, output: Output, asked: Tensor | None) -> Finding:
-        """Returns what members say of one output."""
         case, clean, is_value = self.case, output.read(self.clean), output.mode == "regression"
         prediction = clean.mean(0) if is_value else clean.exp().mean(0)
         wanted = asked if asked is not None or is_value else output.explained
-        explained = output.reader.choose(prediction, wanted)  # [B]
+        explained = OutputReader(output.mode, "raw", None).choose(prediction, wanted)  # [B]
         told = of_target(clean if is_value else clean.exp(), explained)
         if not is_value:  # a class by its name, or how probable it is
             is_named = output.explained is None

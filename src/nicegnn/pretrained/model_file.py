@@ -131,10 +131,8 @@ def load_file(path: str | Path, device: str | torch.device = "cpu", label: str =
     path = Path(path)
     tensors, held = load_tensors(path, "model")
     if held.get("version") != _VERSION:
-        raise StoreError(
-            f"{path} must hold a model of version {_VERSION} (got version {held.get('version')}). "
-            "Train it again with `nicegnn train`."
-        )
+        found = held.get("version")
+        raise StoreError(f"{path} must be of version {_VERSION} (got {found}). Train it again.")
     try:
         with torch.random.fork_rng(devices=[]):  # new layers draw weights; they are replaced
             model = make_model(held["architecture"], **held["settings"])
@@ -158,9 +156,7 @@ def load_file(path: str | Path, device: str | torch.device = "cpu", label: str =
         ) from error
     background = parts.get("background")
     if background is not None and background.model != fingerprint(model):
-        raise StoreError(
-            f"{path} is damaged: its background was recorded with other weights. Train it again."
-        )
+        raise StoreError(f"{path} is damaged: its background is of other weights. Train it again.")
     if label and label not in labels:
         known = tuple(labels)
         raise ConfigError(f"`model` must name a label of {path}: one of {known} (got {label!r}).")

@@ -196,19 +196,16 @@ def _check_parts(mpnn: Any) -> None:
     from chemprop.nn import AtomMessagePassing, BondMessagePassing
     from chemprop.nn.message_passing.base import _MessagePassingBase
 
-    kind, passing = type(mpnn), mpnn.message_passing
+    kind, name = type(mpnn), type(mpnn).__name__
     if not isinstance(mpnn, MPNN) or isinstance(mpnn, MulticomponentMPNN):
         raise TargetError(
             "A model of Chemprop must predict properties of one molecule at a time, not of atoms, "
-            f"bonds or several components (got {kind.__name__}). Train an MPNN on one component."
+            f"bonds or several components (got {name}). Train an MPNN on one component."
         )
-    for name in ("forward", "fingerprint"):
-        if getattr(kind, name) is not getattr(MPNN, name):
-            raise TargetError(
-                f"A subclass of MPNN must keep {name}() (got {kind.__name__} with its own). Put "
-                "what it adds into the predictor."
-            )
-    kinds = AtomMessagePassing, BondMessagePassing
+    for own in ("forward", "fingerprint"):
+        if getattr(kind, own) is not getattr(MPNN, own):
+            raise TargetError(f"{name} must keep {own}() of MPNN. Put more into its predictor.")
+    passing, kinds = mpnn.message_passing, (AtomMessagePassing, BondMessagePassing)
     if not isinstance(passing, kinds) or type(passing).forward is not _MessagePassingBase.forward:
         raise TargetError(
             "Message passing must be Chemprop's BondMessagePassing or AtomMessagePassing with "

@@ -28,9 +28,8 @@ Inputs = Sequence[str] | Callable[[nn.Module, Batch], Tensor] | None  # see `Tar
 _MOST_KINDS = 1000  # of edges, with prototypes each
 #: What to do with models that score pairs of nodes.
 LINKS = (
-    "If it scores pairs of nodes that it takes as `edge_label_index`, pass them as `pairs`. If it "
-    "takes them in another way, explain one pair: pass `inputs`, a function (model, batch) that "
-    "returns the score of that pair as shape [1, 1], with batched=False and mode='binary'."
+    "If it scores pairs of nodes, pass them as `pairs`, or explain one pair: pass `inputs`, a "
+    "function (model, batch) of shape [1, 1], with batched=False and mode='binary'."
 )
 
 
@@ -65,13 +64,10 @@ class Target(OutputReader):
         label: int | None = None,
     ) -> None:
         if not isinstance(model, nn.Module):
-            raise TargetError(
-                f"`model` must be a torch.nn.Module with its weights (got {type(model).__name__})."
-            )
+            name = type(model).__name__
+            raise TargetError(f"`model` must be a torch.nn.Module with its weights (got {name}).")
         if any(is_lazy(parameter) for parameter in model.parameters()):
-            raise TargetError(
-                "`model` must know its sizes (got lazy layers). Call it once on a graph before."
-            )
+            raise TargetError("`model` must have no lazy layers. Call it once on a graph before.")
         model = adapted(model)
         if isinstance(model, Adapter) and mode == "auto":
             mode, return_type = model.mode, "raw" if return_type == "auto" else return_type
@@ -241,7 +237,6 @@ def _value(batch: Any, name: str, *, is_needed: bool) -> Any:
 
 
 def _refusal(error: Exception, batch: Batch) -> NicegnnError:
-    """Returns what a model's own error means."""
     x, said = batch.get("x"), str(error)
     is_number = isinstance(x, Tensor) and not x.is_floating_point() and "type" in said  # of numbers
     if is_number or (isinstance(x, Tensor) and "cannot be multiplied" in said):

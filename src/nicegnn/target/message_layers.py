@@ -60,16 +60,12 @@ def message_method(layer: nn.Module) -> str | None:
 def message_layers(model: nn.Module) -> list[tuple[str, Any]]:
     """Returns the message-passing layers of `model` with their names; none is an error."""
     if isinstance(model, nn.DataParallel | nn.parallel.DistributedDataParallel):
-        raise InterventionError(
-            f"`model` must not be a {type(model).__name__}, whose copies an intervention cannot "
-            "reach. Pass the wrapped model, `model.module`."
-        )
+        kind = type(model).__name__
+        raise InterventionError(f"`model` must not be a {kind}. Pass `model.module`, without it.")
     layers = []
     for name, module in unwrap(model).named_modules():
         if isinstance(module, torch.jit.ScriptModule) and hasattr(module, "propagate"):
-            raise InterventionError(
-                f"Layer '{name}' must not be scripted (torch.jit). Use the Python layer instead."
-            )
+            raise InterventionError(f"Layer '{name}' must not be scripted. Use the Python layer.")
         if isinstance(module, MessagePassing) or message_method(module) is not None:
             layers.append((name, module))
     if not layers:

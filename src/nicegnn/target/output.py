@@ -54,9 +54,7 @@ class OutputReader:
             return nn.functional.logsigmoid(torch.cat([-out, out], dim=1))
         if self.return_type == "probs":
             return out.clamp(min=1e-30).log()
-        if self.return_type == "log_probs":
-            return out
-        return out.log_softmax(dim=1)
+        return out if self.return_type == "log_probs" else out.log_softmax(dim=1)
 
     def _settle(self, out: Tensor, last_step: Callable[[], str]) -> None:
         """Resolves ``auto`` settings from a first clean output, and checks all against it."""
@@ -67,10 +65,7 @@ class OutputReader:
         made = "" if is_plain else last_step()
         is_squashed = made in ("sigmoid", "log_sigmoid")
         if self.mode == "auto" and num == 1 and not is_squashed:
-            raise TargetError(
-                "One output column may be a binary logit or a regression value. Pass "
-                "mode='binary' or mode='regression'."
-            )
+            raise TargetError("Pass mode='binary' or mode='regression' (got one output column).")
         if self.mode == "auto" and num > 1 and is_squashed and not is_one:
             raise TargetError(
                 f"{num} columns that each end with a sigmoid are labels that do not exclude each "
@@ -81,10 +76,8 @@ class OutputReader:
         if self.mode == "regression":
             return
         if self.mode == "multilabel" and self.label is None and num > 1:
-            raise TargetError(
-                f"`target` must name the label to explain, 0 to {num - 1}, with mode='multilabel' "
-                "(got None)."
-            )
+            last = num - 1
+            raise TargetError(f"`target` must name the label to explain, 0 to {last} (got None).")
         is_multiclass = self.mode == "multiclass"
         if is_multiclass and num == 1:
             raise TargetError(
@@ -129,11 +122,8 @@ class OutputReader:
         chosen = torch.as_tensor(target, device=clean.device)
         if chosen.is_floating_point() or chosen.dtype == torch.bool:
             raise TargetError(f"`target` must hold class numbers (got dtype {chosen.dtype}).")
-        if chosen.numel() not in (1, num_rows):
-            raise TargetError(
-                f"`target` must be one class or one per explained output, {num_rows} "
-                f"(got {chosen.numel()})."
-            )
+        if (num := chosen.numel()) not in (1, num_rows):
+            raise TargetError(f"`target` must be one per explained output, {num_rows} (got {num}).")
         chosen = chosen.long().view(-1).expand(num_rows)
         if bool(((chosen < 0) | (chosen >= num_columns)).any()):
             raise TargetError(
@@ -161,8 +151,7 @@ class OutputReader:
     ) -> Tensor:
         """Returns the loss of the explained output in each draw, ``[N, B]``.
 
-        Kinds are ``log-prob`` (paper), ``margin`` (log-odds) and ``signed-margin`` (a gain is a
-        negative loss); regression always uses `squared_degradation`.
+        Kinds are ``log-prob``, ``margin`` (log-odds) and ``signed-margin`` (gains are negative).
         """
         if self.mode == "regression":
             return squared_degradation(clean, perturbed, target)

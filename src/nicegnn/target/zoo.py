@@ -18,8 +18,7 @@ READOUTS = {"sum": gnn.global_add_pool, "mean": gnn.global_mean_pool, "max": gnn
 class GraphClassifier(nn.Module):
     """Message-passing layers, a readout, and a linear head with one logit per class, or one value.
 
-    Subclasses define the layer. Activations are modules, so that guided backpropagation can hook
-    them.
+    Subclasses define the layer. Activations are modules, which guided backpropagation hooks.
     """
 
     uses_edges = False  # whether layers read ``edge_attr``
