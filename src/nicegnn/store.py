@@ -106,7 +106,8 @@ def check_fields(path: str | Path, content: object, wanted: Mapping[str, type]) 
     table = content if isinstance(content, dict) else {}
     wrong = [name for name, kind in wanted.items() if not isinstance(table.get(name), kind)]
     if wrong:
-        raise StoreError(f"{path} is damaged: it lacks a right {wrong[0]!r}. Write it again.")
+        names = ", ".join(wrong[:3])
+        raise StoreError(f"{path} is damaged: it lacks {names}, or has them wrong. Write it again.")
     return table
 
 

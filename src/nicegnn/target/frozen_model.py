@@ -64,8 +64,7 @@ class Target(OutputReader):
         label: int | None = None,
     ) -> None:
         if not isinstance(model, nn.Module):
-            name = type(model).__name__
-            raise TargetError(f"`model` must be a torch.nn.Module with its weights (got {name}).")
+            raise TargetError(f"`model` must be a torch.nn.Module (got {type(model).__name__}).")
         if any(is_lazy(parameter) for parameter in model.parameters()):
             raise TargetError("`model` must have no lazy layers. Call it once on a graph before.")
         model = adapted(model)
