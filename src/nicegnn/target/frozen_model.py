@@ -158,11 +158,13 @@ class Target(OutputReader):
         ``part`` is what one call takes of a batch, if it is not all.
         """
         if not bool(torch.isfinite(out).all()):
-            values = batch.to_dict().items()
-            wrong = [k for k, v in values if isinstance(v, Tensor) and not bool(v.isfinite().all())]
-            raise TargetError(
+            values = {k: v for k, v in batch.to_dict().items() if isinstance(v, Tensor)}
+            wrong = [
+                f"`{key}`" for key, value in values.items() if not bool(value.isfinite().all())
+            ]
+            raise (GraphError if wrong else TargetError)(
                 "The model must return finite values for the clean graphs (got NaN or infinite "
-                f"ones, and such attributes: {wrong}). Check its weights and inputs."
+                f"ones). Check {', '.join(wrong) or 'its weights'}, and replace such values."
             )
 
         def last_step() -> str:
