@@ -94,6 +94,7 @@ def test_origin_tells_models_and_explainers_apart(own: GIN) -> None:
         ({"explainer": "ground-truth"}, "true explanations"),
         ({"explainer": "w.safetensors"}, "`explainer` must be one of"),
         ({"model": "nope"}, "must be one of .*'benzene'"),
+        ({"background": "nope.csv"}, "nope.csv does not exist"),
     ],
 )
 def test_words_that_do_not_fit_are_named(own: GIN, changes: dict[str, Any], match: str) -> None:
