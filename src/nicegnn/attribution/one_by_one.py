@@ -166,9 +166,8 @@ def atom_prototypes(
 
     They are attributes by name, and the rows among them of each atom, of its kind, ``[V, K]``.
     """
-    batch, kind = query.case.batch, query.target.node_kind(query.case.batch)
-    number = torch.zeros_like(batch.batch) if kind is None else kind
-    num_kinds = query.target.num_node_kinds
+    batch, (num_kinds, _) = query.case.batch, query.target.num_kinds
+    number = torch.zeros_like(batch.batch) if query.target.kinds is None else batch.node_type
     if background is None or background.features.keys() != features.keys():
         home, num_sets = batch.batch * num_kinds + number, batch.num_graphs * num_kinds
         return features, prototype_rows(list(features.values()), home, num_sets, num)[home]

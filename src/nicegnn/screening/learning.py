@@ -270,12 +270,12 @@ def judge(
     low = [training.wilson_interval(int(hits.sum()), hits.numel(), z)[0] for hits in recalled]
     recall = [float(hits.double().mean()) for hits in recalled]
     quality = {
-        "accuracy": measured.accuracy,
-        "accuracy_low": measured.interval[0],
-        "accuracy_high": measured.interval[1],
+        "accuracy": measured["accuracy"],
+        "accuracy_low": measured["interval"][0],
+        "accuracy_high": measured["interval"][1],
         "balanced_accuracy": math.fsum(recall) / len(recalled),
         "balanced_accuracy_low": math.fsum(low) / len(low),
-        "calibration_error": measured.ece,
+        "calibration_error": measured["ece"],
     }
     if probability.size(1) == len(recalled) == 2:
         score, is_one = probability[:, 1], wanted == 1

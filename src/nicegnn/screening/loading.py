@@ -24,7 +24,7 @@ from nicegnn.explain.registry import EXPLAINERS, find_entry, get_explainer
 from nicegnn.molecule.featurizers import FEATURIZERS, find_featurizer, import_named
 from nicegnn.pretrained import NAMES, Pretrained, load, load_file
 from nicegnn.pretrained.admet import ADMET, load_admet
-from nicegnn.pretrained.chemprop import CHEMPROP, load_chemprop, training_file
+from nicegnn.pretrained.chemprop import CHEMPROP, load_chemprop
 from nicegnn.pretrained.ensemble import Ensemble
 from nicegnn.pretrained.model_file import MODES, ModelCard
 from nicegnn.screening.reading import Reader
@@ -43,9 +43,7 @@ def load_words(config: ModelConfig) -> Pretrained:
     file, label = file_and_label(config.model)
     own: tuple[str, ...] = ("background", "classes", "column", "trust")
     if config.model.startswith(CHEMPROP):
-        path = Path(config.model.removeprefix(CHEMPROP))
-        source = config.background or str(training_file(path) or "")
-        config, own = config.with_(background=source), ()
+        path, own = Path(config.model.removeprefix(CHEMPROP)), ()
         words: dict[str, Any] = {"classes": config.classes, "trusted": config.trust}
         subject = load_chemprop(path, column=config.column, device=device, **words)
     elif config.model.startswith(ADMET):
