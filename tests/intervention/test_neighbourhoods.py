@@ -16,8 +16,7 @@ from nicegnn.intervention.exchange import Exchange
 from nicegnn.intervention.mechanisms import ElementMask, NoiseCorruption
 from nicegnn.intervention.neighbourhoods import Follower, in_pieces
 from nicegnn.intervention.one_part import damage_each_bond
-from nicegnn.intervention.parts import BondDamage, in_copies
-from nicegnn.intervention.pieces import Kind
+from nicegnn.intervention.parts import BondDamage, Kind, in_copies
 from nicegnn.intervention.query import Query
 from nicegnn.target.frozen_model import Target
 from nicegnn.target.zoo import make_model

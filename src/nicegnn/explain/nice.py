@@ -238,7 +238,7 @@ class NICE(Explainer):
 
     def _notes(self, query: Query) -> list[str]:
         """Returns facts about how a batch was damaged."""
-        notes, report = [], query.report
+        notes, report = [], query.shared.report
         if self.background is None and isinstance(query.mechanism, Exchange):
             notes.append(_OWN)
         if any(report.clean_loops.values()):

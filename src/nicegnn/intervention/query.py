@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 from torch_geometric.data import Batch
 
-from nicegnn.errors import GraphError, ShortCutEnds, TargetError
+from nicegnn.errors import GraphError, TargetError
 from nicegnn.graph.case import OWN_KEYS, Case
 from nicegnn.graph.minibatches import GraphStack
 from nicegnn.intervention.background import own_prototypes
@@ -27,7 +27,7 @@ from nicegnn.intervention.intervene import (
     record_messages,
 )
 from nicegnn.intervention.mixing import mixes_graphs
-from nicegnn.kernels.chain import Chain, read_chain
+from nicegnn.kernels.chain import read_chain
 from nicegnn.target.frozen_model import LINKS, Target
 from nicegnn.target.message_layers import capture_states
 
@@ -74,18 +74,18 @@ class Query:
             case = case.with_kinds(kind, max(int(kind.max()) + 1, target.num_edge_kinds))
         self.target, self.case, self.degradation_kind = target, case, degradation
         self.shared = SharedState()
-        self.chain = _chain_of(target)
+        self.chain = read_chain(target)
         self.is_batched = target.is_batched  # whether one call of the model takes several graphs
         out, states = self._first_call()
         if self.chain is None and mixes_graphs(target, self.stack, out):
             self.is_batched = False
             out, states = self._first_call()
-        self._check_rows(out)
+        self._check_shape(out)
         target.settle(out, case.batch, self._parts[0])
         self.clean = target.read(out)[case.rows]  # [B, C]
         self.states = states  # L x [V, F]
         self.explained = target.choose(self.clean, explained)  # [B]
-        self.chunk_edges = chunk_edges or chosen_chunk(self.states)
+        self.chunk_edges = chunk_edges or _chosen_chunk(self.states)
         self.chunk_draws = max(1, self.chunk_edges // max(1, case.num_edges))
         self._take(mechanism)
 
@@ -105,19 +105,12 @@ class Query:
         return torch.cat(outs), [torch.cat(layer) for layer in zip(*collected, strict=True)]
 
     @property
-    def report(self) -> InterventionReport:
-        """Report of the last intervention."""
-        return self.shared.report
-
-    @property
     def notes(self) -> list[str]:
         """What a user should know of the model."""
         if self.is_batched or not self.target.is_batched:
             return []
-        return [
-            "A graph's output depends on the other graphs of its batch, so the model was run "
-            "graph by graph. Give its normalisation `batch`, or running statistics."
-        ]
+        why = "A graph's output depends on the other graphs of its batch, so the model was run "
+        return [f"{why}graph by graph. Give its normalisation `batch`, or running statistics."]
 
     def losing(self, degradation: str) -> Query:
         """Returns the same query with another kind of loss, see `Target.degradation`."""
@@ -144,10 +137,9 @@ class Query:
     def stack(self) -> GraphStack:
         """The graphs with all that the model may read, built on first use."""
         if self.shared.stack is None:
+            batch, reads = self.case.batch, self.target.may_read
             self.shared.stack = GraphStack(
-                self.case.batch,
-                self.case.batch.edge_index.device,
-                wanted=lambda key: key not in OWN_KEYS and self.target.may_read(key),
+                batch, batch.edge_index.device, wanted=lambda k: k not in OWN_KEYS and reads(k)
             )
         return self.shared.stack
 
@@ -166,11 +158,6 @@ class Query:
     def is_random(self) -> bool:
         """Whether two draws can differ."""
         return bool(getattr(self.mechanism, "is_random", True))
-
-    @property
-    def is_anchored(self) -> bool:
-        """Whether the mechanism damages the messages of the clean pass."""
-        return is_anchored(self.mechanism)
 
     def draws(self, num: int) -> int:
         """Returns `num`, or how many draws a mechanism has that is not random."""
@@ -254,7 +241,7 @@ class Query:
             slot=self.case.slot[edges],
             draw=draw,
             stream=stream,
-            clean=self.clean_messages if self.is_anchored else None,
+            clean=self.clean_messages if is_anchored(self.mechanism) else None,
             origin=edges,
             graph=self.case.edge_batch[edges],
             kind=None if self.case.kind is None else self.case.kind[edges],
@@ -281,27 +268,22 @@ class Query:
             self.shared.singles = [self.copies(one) for one in numbers]
         return self.shared.singles
 
-    def _check_rows(self, out: Tensor) -> None:
+    @torch.no_grad()
+    def _check_shape(self, out: Tensor) -> None:
+        """Refuses output that is not one row per graph or node, and one column per class."""
         batch, level, got = self.case.batch, self.target.level, out.size(0)
         expected = batch.num_nodes if level == "node" else batch.num_graphs
         is_square = got == out.size(1) == batch.num_nodes
-        if got == expected:
-            self._check_columns(out)
-            return
-        if level == "graph" and got == batch.num_nodes and not is_square:
-            why = f"{got}, one per node); pass `index=` to explain nodes."
-        elif is_square or got == batch.num_edges:
-            unit = "node and as many columns" if is_square else "edge"
-            why = f"{got}, one for each {unit}). {LINKS}"
-        else:
-            why = (
-                f"{got}). If it takes only one graph per call, leave `batch` out of its forward() "
-                "or name its inputs=[...]."
+        if got != expected:
+            why = "). If it takes one graph per call, leave `batch` out of forward(), or `inputs`."
+            if level == "graph" and got == batch.num_nodes and not is_square:
+                why = ", one per node); pass `index=` to explain nodes."
+            elif is_square or got == batch.num_edges:
+                unit = "node and as many columns" if is_square else "edge"
+                why = f", one for each {unit}). {LINKS}"
+            raise TargetError(
+                f"The model must return one row per {level}, {expected} (got {got}{why}"
             )
-        raise TargetError(f"The model must return one row per {level}, {expected} (got {why}")
-
-    def _check_columns(self, out: Tensor) -> None:
-        """Refuses one value per node or edge of a single graph, which looks like its classes."""
         part, number = self._parts[0], out.size(1)
         pairs = part.get("edge_label_index")
         units = {"node": part.num_nodes, "edge": part.num_edges}
@@ -309,8 +291,8 @@ class Query:
         unit = next((name for name, size in units.items() if size == number), None)
         if self.target.is_batched or unit is None:
             return
-        with torch.no_grad():
-            doubled = self.target.call(self.copies(torch.zeros(2, dtype=torch.long))).size(1)
+        # one value per node or edge of a single graph looks like its classes
+        doubled = self.target.call(self.copies(torch.zeros(2, dtype=torch.long))).size(1)
         if doubled == 2 * number:
             advice = "Pass `index=` to explain nodes." if unit == "node" else LINKS
             raise TargetError(
@@ -319,20 +301,9 @@ class Query:
             )
 
 
-def _chain_of(target: Target) -> Chain | None:
-    """Returns the form that kernels run, of a reference model that is called in the usual way."""
-    if target.level != "graph" or target.inputs is not None or not target.is_batched:
-        return None
-    try:
-        return read_chain(target.model)
-    except ShortCutEnds:
-        return None
-
-
-def chosen_chunk(states: Sequence[Tensor]) -> int:
+def _chosen_chunk(states: Sequence[Tensor]) -> int:
     """Returns how many messages one call of the model should have, by its states ``[V, F]``."""
-    width = max((state.size(1) for state in states), default=1)
-    device = states[0].device if states else torch.device("cpu")
+    device, width = states[0].device, max(state.size(1) for state in states)
     if device.type != "cuda":
         return max(1, _CPU_NUMBERS // width)
     free = torch.cuda.mem_get_info(device)[0]

@@ -76,27 +76,28 @@ class Chain:
         return max(layer.shift.numel() for layer in self.layers)
 
 
-def read_chain(model: Any) -> Chain:
-    """Returns the chain that a reference model is, unless it was changed (see `fused.Fused`).
+@torch.no_grad()
+def read_chain(target: Any) -> Chain | None:
+    """Returns the chain that a reference model is if it is called in the usual way.
 
-    Raises:
-        ShortCutEnds: if it is none that kernels know.
+    Whether it was changed is seen later, see `fused.Fused`.
     """
-    kind = KINDS.get(type(model))
+    kind, model = KINDS.get(type(target.model)), target.model
+    if target.level != "graph" or target.inputs is not None or not target.is_batched:
+        return None
     if kind is None or model.readout is READOUTS["max"]:
-        raise ShortCutEnds(f"Kernels do not know {type(model).__name__}, or a maximum.")
+        return None
     try:
-        with torch.no_grad():
-            layers = [_layer(kind, *pair) for pair in zip(model.convs, model.acts, strict=True)]
-    except (AttributeError, TypeError, ValueError) as error:
-        raise ShortCutEnds("Kernels do not know a layer of the model.") from error
+        layers = [_layer(kind, *pair) for pair in zip(model.convs, model.acts, strict=True)]
+    except (AttributeError, TypeError, ValueError):
+        return None
     names = tuple(f"convs.{number}" for number in range(len(layers)))
     return Chain(kind, layers, model.readout is READOUTS["mean"], model.head, names)
 
 
 def _layer(kind: str, conv: Any, act: Any) -> Layer:
     if conv.explain is not None:
-        raise ShortCutEnds("A layer is left out, or explained in a way of its own.")
+        raise ValueError("A layer is left out, or explained in a way of its own.")
     if kind == "gcn":
         scale, shift, before = _normed(act[0], conv.bias, conv.lin.weight)
         return Layer(shift, before=before, scale=scale)
