@@ -14,10 +14,10 @@ from torch_geometric.data import Batch, Data
 
 from nicegnn.errors import GraphError, StoreError
 from nicegnn.graph.batch import collate, stackable
-from nicegnn.graph.case import OWN_KEYS
+from nicegnn.graph.case import OWN_KEYS, Case
 from nicegnn.graph.minibatches import GraphStack
 from nicegnn.intervention.exchange import NUM, Prototypes
-from nicegnn.intervention.intervene import CleanMessages, join_messages, record_messages
+from nicegnn.intervention.intervene import CleanMessages, record_messages
 from nicegnn.intervention.medoids import k_medoids, spread_rows
 from nicegnn.intervention.mixing import mixes_graphs
 from nicegnn.store import tensors_below
@@ -52,9 +52,10 @@ class Background:
     def tensors(self) -> dict[str, Tensor]:
         """Returns all tensors by name, for a file."""
         by_name = {f"feature.{key}": value for key, value in self.features.items()}
-        layers = zip(self.messages.layers, self.messages.means, self.sample.layers, strict=True)
-        for number, values in enumerate(layers):
-            by_name |= {f"{k}.{number}": v for k, v in zip(_LAYERS, values, strict=True)}
+        messages, sample = self.messages, self.sample
+        held = zip(_LAYERS, (messages.layers, messages.means, sample.layers), strict=True)
+        for name, layers in held:
+            by_name |= {f"{name}.{number}": value for number, value in enumerate(layers)}
         return {key: value.cpu().contiguous() for key, value in by_name.items()}
 
     def facts(self) -> dict[str, Any]:
@@ -85,10 +86,8 @@ class Background:
             is_right &= [v.shape for v in values] == [(int(row), *width) for row in rows]
             is_right &= len({v.dtype for v in values}) == 1 and values[0].is_floating_point()
         if not is_right:
-            raise StoreError(
-                "The tensors of a background must be those of its facts, and finite. Record it "
-                "again."
-            )
+            why = "The tensors of a background must be those of its facts, and finite."
+            raise StoreError(f"{why} Record it again.")
         layers, means, drawn = zip(*held, strict=True)
         messages = Prototypes(layers, means, names, facts["num"], kinds)
         sample = Prototypes(drawn, means, names, facts["num_sample"], kinds)
@@ -108,26 +107,19 @@ def record_background(target: Target, graphs: Iterable[Any], num: int = NUM) -> 
     read = min(len(listed), _MOST_GRAPHS)
     chosen = [listed[place * len(listed) // read] for place in range(read)]
     work = target.private()
-    size, like = _batch_size(work, chosen), next(work.model.parameters(), torch.zeros(1))
-    recorded, batches = [], []
-    kind = torch.zeros(0, dtype=torch.long, device=target.device)  # of edges
-    for first in range(0, read, size):
-        batch = collate(chosen[first : first + size])
-        if batch.edge_index.device != target.device:  # PyG's `to` walks through lists of words
-            batch = batch.to(target.device)
-        batches.append(batch)
-        if batch.edge_index.numel():
-            gate = like.new_ones(batch.edge_index.size(1))
-            call = partial(work.call, batch)
-            recorded.append(record_messages(work.model, call, gate, batch.edge_index))
-            own = work.edge_kind(batch)
-            kind = torch.cat([kind, batch.edge_index.new_zeros(len(gate)) if own is None else own])
-    if not recorded:
+    size = _batch_size(work, chosen)
+    batches = [collate(chosen[first : first + size]) for first in range(0, read, size)]
+    if batches[0].edge_index.device != target.device:  # PyG's `to` walks through lists of words
+        batches = [batch.to(target.device) for batch in batches]
+    joined = [batch for batch in batches if batch.edge_index.numel()]
+    if not joined:
         raise GraphError(
             f"`background` must hold graphs with edges (got none in {read} graphs). Pass graphs "
             "like those that the model was trained on."
         )
-    clean = join_messages(recorded)
+    clean = record_batches(work, joined)
+    found = [(work.edge_kind(batch), batch.edge_index[0]) for batch in joined]
+    kind = torch.cat([torch.zeros_like(ends) if own is None else own for own, ends in found])
     layers = _whole_calls(clean)
     if not all(bool(torch.isfinite(layer).all()) for layer in layers):
         raise GraphError(
@@ -150,34 +142,29 @@ def record_background(target: Target, graphs: Iterable[Any], num: int = NUM) -> 
 @torch.no_grad()
 def _batch_size(target: Target, graphs: Sequence[Data]) -> int:
     """Returns how many graphs a pass can have; one if the model mixes them."""
-    if not target.is_batched:
-        return 1
     few = [graph for graph in graphs if graph.edge_index.numel()][:3]
-    if not few:
-        return _BATCH
+    if not target.is_batched or not few:
+        return _BATCH if target.is_batched else 1
     batch = collate(few).to(target.device)
     stack = GraphStack(batch, target.device, wanted=target.may_read)
     return 1 if mixes_graphs(target, stack, target.call(batch)) else _BATCH
 
 
-def own_prototypes(
-    clean: CleanMessages,
-    edge_batch: Tensor,
-    num_graphs: int,
-    kind: Tensor | None = None,
-    num_kinds: int = 1,
-    *,
-    num: int = NUM,
-) -> Prototypes:
-    """Returns prototypes of each graph among its own edges, from the clean messages of a batch.
+def record_batches(target: Target, batches: Sequence[Batch]) -> CleanMessages:
+    """Returns the clean messages of some batches, side by side."""
+    calls = [(partial(target.call, batch), batch.edge_index) for batch in batches]
+    parts = [record_messages(target.model, *call) for call in calls]
+    layers = [torch.cat(layer) for layer in zip(*(one.layers for one in parts), strict=True)]
+    counts = [sum(of_layer) for of_layer in zip(*(one.counts for one in parts), strict=True)]
+    return CleanMessages(layers, parts[0].names, parts[0].turns, counts)
 
-    Edges of a ``kind``, ``[E]``, have those of their kind.
-    """
+
+def own_prototypes(clean: CleanMessages, case: Case, num: int = NUM) -> Prototypes:
+    """Returns prototypes of each graph, and kind, among its own edges."""
     layers = _whole_calls(clean)
-    home = edge_batch * num_kinds + (0 if kind is None else kind)
-    num_sets = num_graphs * num_kinds
-    rows = prototype_rows(layers, home, num_sets, num)
-    return _taken(clean.names, layers, home, rows, num_kinds)
+    home = case.edge_batch * case.num_kinds + (0 if case.kind is None else case.kind)
+    rows = prototype_rows(layers, home, case.num_graphs * case.num_kinds, num)
+    return _taken(clean.names, layers, home, rows, case.num_kinds)
 
 
 def _taken(

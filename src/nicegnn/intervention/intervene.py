@@ -296,7 +296,7 @@ def intervene(
     if is_anchored(mechanism) and clean is None:
         raise InterventionError(
             f"`clean` must hold the messages of a clean pass for {mechanism!r} (got None). Pass "
-            "record_messages(model, call, gate), or use anchor='propagated'."
+            "record_messages(model, call, edge_index), or use anchor='propagated'."
         )
     excluded = [name for name, layer in layers if getattr(layer, "explain", None) is False]
     report = InterventionReport(excluded=excluded)
@@ -328,13 +328,9 @@ def intervene(
 
 
 @torch.no_grad()
-def record_messages(
-    model: nn.Module, call: Callable[[], Any], gate: Tensor, edge_index: Tensor | None = None
-) -> CleanMessages:
-    """Returns the messages of every propagation in one clean forward pass, which `call` runs.
-
-    ``gate``, ``[E]``, has one entry of any value per edge; ``edge_index`` is as for `intervene`.
-    """
+def record_messages(model: nn.Module, call: Callable[[], Any], edge_index: Tensor) -> CleanMessages:
+    """Returns the messages of every propagation in one clean forward pass, which `call` runs."""
+    gates = torch.ones(edge_index.size(1), device=edge_index.device)
     seen: list[tuple[Tensor, str, int, int]] = []
 
     def record(message: Tensor, gate: Tensor, site: Site) -> Tensor:
@@ -343,17 +339,9 @@ def record_messages(
         seen.append((whole, site.name, site.turn, message.size(0)))
         return message
 
-    gates = torch.ones_like(gate)
     with intervene(model, record, gates, edge_index=edge_index):
         call()
     return CleanMessages(*map(list, zip(*seen, strict=True)))
-
-
-def join_messages(parts: Sequence[CleanMessages]) -> CleanMessages:
-    """Joins the messages of several passes."""
-    layers = [torch.cat(layer) for layer in zip(*(one.layers for one in parts), strict=True)]
-    counts = [sum(of_layer) for of_layer in zip(*(one.counts for one in parts), strict=True)]
-    return CleanMessages(layers, parts[0].names, parts[0].turns, counts)
 
 
 def _check_gate(gate: Tensor, **coordinates: Tensor | None) -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import copy
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from functools import partial
 from typing import Any
 
 import torch
@@ -15,7 +14,7 @@ from torch_geometric.data import Batch
 from nicegnn.errors import GraphError, TargetError
 from nicegnn.graph.case import OWN_KEYS, Case
 from nicegnn.graph.minibatches import GraphStack
-from nicegnn.intervention.background import own_prototypes
+from nicegnn.intervention.background import own_prototypes, record_batches
 from nicegnn.intervention.exchange import Exchange, Prototypes
 from nicegnn.intervention.intervene import (
     CleanMessages,
@@ -23,8 +22,6 @@ from nicegnn.intervention.intervene import (
     Mechanism,
     intervene,
     is_anchored,
-    join_messages,
-    record_messages,
 )
 from nicegnn.intervention.mixing import mixes_graphs
 from nicegnn.kernels.chain import read_chain
@@ -43,8 +40,6 @@ class SharedState:
     report: InterventionReport = field(default_factory=InterventionReport)
     clean: CleanMessages | None = None
     own: Prototypes | None = None  # of the graphs themselves
-    stack: GraphStack | None = None
-    singles: list[Batch] = field(default_factory=list)  # graphs, for models that take one at a time
     follower: Any = None  # see `neighbourhoods.Follower`
     fused: Any = None  # see `fused.Fused`
     watch: Callable[[int, int], None] = lambda done, total: None  # told of bonds that are done
@@ -73,7 +68,12 @@ class Query:
         if (kind := target.edge_kind(case.batch)) is not None:
             case = case.with_kinds(kind, max(int(kind.max()) + 1, target.num_edge_kinds))
         self.target, self.case, self.degradation_kind = target, case, degradation
-        self.shared = SharedState()
+        self.shared, reads = SharedState(), target.may_read
+        device = case.batch.edge_index.device
+        #: The graphs with all that the model may read.
+        self.stack = GraphStack(
+            case.batch, device, wanted=lambda key: key not in OWN_KEYS and reads(key)
+        )
         self.chain = read_chain(target)
         self.is_batched = target.is_batched  # whether one call of the model takes several graphs
         out, states = self._first_call()
@@ -92,7 +92,11 @@ class Query:
     @torch.no_grad()
     def _first_call(self) -> tuple[Tensor, list[Tensor]]:
         """Returns the clean output, and the states that each layer returns, ``L x [V, F]``."""
-        outs, collected = [], []
+        case, outs, collected = self.case, [], []
+        self._parts = [case.batch]  # what calls of the model take
+        if not self.is_batched and case.num_graphs > 1:
+            numbers = torch.split(torch.arange(case.num_graphs), 1)
+            self._parts = [self.copies(one) for one in numbers]
         with capture_states(self.target.model) as states:
             for part in self._parts:
                 outs.append(self.target.call(part))
@@ -126,32 +130,17 @@ class Query:
 
     def _take(self, mechanism: Mechanism) -> None:
         """Sets the mechanism; an exchange without prototypes gets those of the graphs."""
-        self.mechanism, case = mechanism, self.case
+        self.mechanism = mechanism
         if isinstance(mechanism, Exchange) and mechanism.prototypes is None:
             if self.shared.own is None:
-                about = case.edge_batch, case.num_graphs, case.kind, case.num_kinds
-                self.shared.own = own_prototypes(self.clean_messages, *about, num=mechanism.num)
+                self.shared.own = own_prototypes(self.clean_messages, self.case, mechanism.num)
             self.mechanism = mechanism.having(self.shared.own)
-
-    @property
-    def stack(self) -> GraphStack:
-        """The graphs with all that the model may read, built on first use."""
-        if self.shared.stack is None:
-            batch, reads = self.case.batch, self.target.may_read
-            self.shared.stack = GraphStack(
-                batch, batch.edge_index.device, wanted=lambda k: k not in OWN_KEYS and reads(k)
-            )
-        return self.shared.stack
 
     @property
     def clean_messages(self) -> CleanMessages:
         """Messages of the clean pass, recorded on first use."""
         if self.shared.clean is None:
-            parts = []
-            for part in self._parts:
-                gate, call = self.clean.new_ones(part.num_edges), partial(self.target.call, part)
-                parts.append(record_messages(self.target.model, call, gate, part.edge_index))
-            self.shared.clean = join_messages(parts)
+            self.shared.clean = record_batches(self.target, self._parts)
         return self.shared.clean
 
     @property
@@ -209,23 +198,16 @@ class Query:
             slopes.extend(torch.autograd.grad(total, gate))
         return torch.cat(values), torch.cat(slopes)
 
-    def outputs(
-        self, gate: Tensor, stream: int = 0, first: int = 0, *, draw: Tensor | None = None
-    ) -> Tensor:
-        """Returns the model's raw output under gates ``[N, E]``, ``[N, B, C]``.
-
-        Draws count up from ``first``, or are those of ``draw``, ``[N]``.
-        """
+    def outputs(self, gate: Tensor, stream: int = 0, first: int = 0) -> Tensor:
+        """Returns the model's raw output under gates ``[N, E]``, ``[N, B, C]``."""
         num_draws, num_graphs = gate.size(0), self.case.num_graphs
-        if draw is None:
-            draw = torch.arange(first, first + num_draws, device=gate.device)
         number = torch.arange(num_draws * num_graphs, device=gate.device)  # of a copy of a graph
         answers = []
         for copy_of in torch.split(number, number.numel() if self.is_batched else 1):
             edges, home = self.stack.edges_of(copy_of % num_graphs)
             row = copy_of[home] // num_graphs
             copies = self.copies(copy_of % num_graphs)
-            answers.append(self.damaged(copies, edges, gate[row, edges], draw[row], stream))
+            answers.append(self.damaged(copies, edges, gate[row, edges], first + row, stream))
         out = torch.cat(answers)
         return out.view(num_draws, -1, out.size(1))[:, self.case.rows]
 
@@ -257,16 +239,6 @@ class Query:
                 "name what the model reads in `inputs`."
             )
         return self.stack.take(graph)
-
-    @property
-    def _parts(self) -> list[Batch]:
-        """The batch, or its graphs if a call of the model takes only one of them."""
-        if self.is_batched or self.case.num_graphs == 1:
-            return [self.case.batch]
-        if not self.shared.singles:
-            numbers = torch.split(torch.arange(self.case.num_graphs), 1)
-            self.shared.singles = [self.copies(one) for one in numbers]
-        return self.shared.singles
 
     @torch.no_grad()
     def _check_shape(self, out: Tensor) -> None:
