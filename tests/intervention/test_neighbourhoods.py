@@ -75,9 +75,10 @@ def model_of(name: str, readout: str = "sum") -> nn.Module:
 def query_of(model: nn.Module, mechanism: object, *, level: str = "graph") -> Query:
     """Asks for three graphs, or for one node of each."""
     batch = to_batch([chain(n, seed=n) for n in (30, 7, 18)])
-    rows = batch.ptr[:-1] + 3 if level == "node" else None
+    if level == "node":
+        batch.root_index = batch.ptr[:-1] + 3
     target = Target(model, level=level)  # type: ignore[arg-type]
-    return Query(target, make_case(batch, rows=rows), mechanism)  # type: ignore[arg-type]
+    return Query(target, make_case(batch), mechanism)  # type: ignore[arg-type]
 
 
 def answers(query: Query) -> Tensor:

@@ -30,15 +30,14 @@ class GraphStack:
         *,
         wanted: Callable[[str], bool] | None = None,
     ) -> None:
-        own_way: Any = getattr(graphs, "batch", None)
-        whole: Batch = graphs
+        whole: Any = graphs
         if not isinstance(graphs, Batch):
+            own_way: Any = getattr(graphs, "batch", None)
             whole = own_way() if callable(own_way) else collate(graphs)
         edge_batch = whole.batch[whole.edge_index[0]]
         counts = torch.bincount(edge_batch, minlength=whole.num_graphs)
-        number = torch.arange(whole.num_graphs + 1, device=counts.device)
         starts = {"node": whole.ptr, "edge": nn.functional.pad(counts.cumsum(0), (1, 0))}
-        starts["graph"] = number
+        starts["graph"] = torch.arange(whole.num_graphs + 1, device=counts.device)
         slices: dict[str, Any] = getattr(whole, "_slice_dict", None) or {}
         self._values: dict[str, Value] = {}
         self._lists: dict[str, list[Any]] = {}
@@ -54,9 +53,8 @@ class GraphStack:
             elif (found := _rows_of(whole, key, value, slices.get(key), starts)) is None:
                 self.lost.add(key)
             else:
-                self._values[key] = found._replace(
-                    rows=found.rows.to(device), start=found.start.to(device)
-                )
+                start, rows = found.start.to(device), found.rows.to(device)
+                self._values[key] = found._replace(rows=rows, start=start)
         self._ptr, self._edge_ptr = starts["node"].to(device), starts["edge"].to(device)
 
     def __len__(self) -> int:
