@@ -20,8 +20,7 @@ def mixes_graphs(target: Target, stack: GraphStack, out: Tensor) -> bool:
 
     The clean output ``out`` of up to three small graphs is compared with theirs beside copies of
     them with masked messages. They differ if a normalisation has no ``batch`` or no running
-    statistics. Such a model must be run graph by graph, because all damaged copies of a graph go
-    into one batch.
+    statistics.
 
     Raises:
         TargetError: if two clean answers of the same graphs differ.

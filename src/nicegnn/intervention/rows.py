@@ -30,7 +30,6 @@ class EdgeRows:
         self, num_edges: int, edge_index: Tensor | None, parts: Sequence[Part] = ()
     ) -> None:
         self.num_edges, self.edge_index, self.parts = num_edges, edge_index, parts
-        self._matches: dict[tuple[Any, ...], tuple[Any, ...]] = {}
 
     def match(
         self,
@@ -46,19 +45,9 @@ class EdgeRows:
         ``relation`` is the type of each edge, ``[E]``; ``turn`` counts the propagations of one
         call of the layer.
         """
-        place = sender.data_ptr(), receiver.data_ptr(), sender.numel()
-        key = (name if self.parts else "", turn, _adds_loops(layer), *place)
-        if key not in self._matches:
-            # keep the tensors: their addresses must not be used again
-            found = self._search(name, layer, sender, receiver, relation, turn)
-            self._matches[key] = found, sender, receiver
-        return self._matches[key][0]
-
-    def _search(
-        self, name: str, layer: Any, sender: Tensor, receiver: Tensor, relation: Any, turn: int
-    ) -> Match | None:
         rows, is_loop = torch.arange(sender.numel(), device=sender.device), sender == receiver
-        has_own = _adds_loops(layer) and bool(is_loop.any())  # loops of the layer's own
+        adds_loops = getattr(layer, "add_self_loops", False) is True
+        has_own = adds_loops and bool(is_loop.any())  # loops of the layer's own
         is_whole = sender.numel() == self.num_edges and not has_own
         if self.edge_index is None and not self.parts:
             is_clear = int((~is_loop).sum()) == self.num_edges
@@ -66,7 +55,7 @@ class EdgeRows:
             if has_own and not is_clear:
                 raise InterventionError(
                     f"`edge_index` must be given for layer '{name}', which puts self-loops of its "
-                    "own in the place of the graph's (got None). Pass that of the graph."
+                    "own in the place of the graph's (got None)."
                 )
             if known.numel() == self.num_edges:
                 self.edge_index = torch.stack([sender[known], receiver[known]])
@@ -127,17 +116,10 @@ def find_kinds(args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[Part]:
     """Returns the kinds of edges among a model's inputs, of a graph from `Kinds.apart`."""
     for value in (*args, *kwargs.values()):
         stores = getattr(value, "edge_index_dict", value) if hasattr(value, "edge_types") else value
-        if isinstance(stores, dict) and any(hasattr(one, ORIGIN) for one in stores.values()):
-            return [
-                (kind, getattr(index, ORIGIN), index)
-                for kind, index in stores.items()
-                if hasattr(index, ORIGIN)
-            ]
+        held = stores.items() if isinstance(stores, dict) else ()
+        if found := [(k, getattr(v, ORIGIN), v) for k, v in held if hasattr(v, ORIGIN)]:
+            return found
     return []
-
-
-def _adds_loops(layer: Any) -> bool:
-    return getattr(layer, "add_self_loops", False) is True
 
 
 def _same(edge_index: Tensor, sender: Tensor, receiver: Tensor) -> bool:
