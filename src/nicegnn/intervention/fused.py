@@ -29,8 +29,7 @@ _MOST_NUMBERS = 2**20  # pooled states that are made at a time
 def in_kernels(query: Query, part: PartDamage, item: Tensor, num_draws: int) -> Iterator[Damaged]:
     """Yields answers by kernels, chunk by chunk; items of graphs that are too large are left out.
 
-    Raises:
-        ShortCutEnds: if kernels do not know the damage, model or batch, or fail on this device.
+    Raises `ShortCutEnds` if kernels do not know damage, model or batch, or fail on this device.
     """
     package, _ = KERNELS.get(query.clean.device.type, ("", ""))
     if num_draws * item.numel() < WORTH or not package or find_spec(package) is None:
@@ -57,11 +56,7 @@ def in_kernels(query: Query, part: PartDamage, item: Tensor, num_draws: int) -> 
 
 
 class Fused:
-    """Damaged passes over a query's batch, in kernels.
-
-    Raises:
-        ShortCutEnds: if the batch does not allow it, or the chain answers otherwise.
-    """
+    """Damaged passes over a query's batch, in kernels; raises `ShortCutEnds` if it cannot."""
 
     def __init__(self, query: Query) -> None:
         case, bonds, chain = query.case, query.case.bonds, query.chain

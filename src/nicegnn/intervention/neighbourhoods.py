@@ -39,10 +39,8 @@ _NO_SUMS = ("scatter_reduce_", "scatter_reduce", "index_reduce_", "index_reduce"
 class Reach:
     """Finds what damage to a bond or an atom reaches in a model of `num_layers` layers.
 
-    An atom whose features are replaced has changed before the first layer. Damage to messages
-    changes the bond's ends after the first layer, and their receivers after the next. Where a
-    single row of the output is explained, ``rows``, nodes are left out whose change comes too late
-    to arrive.
+    Where single rows of the output are explained, ``rows``, nodes are left out whose change comes
+    too late to arrive.
     """
 
     def __init__(self, case: Case, num_layers: int, rows: Tensor | None = None) -> None:
@@ -121,11 +119,7 @@ class Sum:
 
 
 class Follower:
-    """A clean pass of the model over a query's batch, and what is needed to follow a difference.
-
-    Raises:
-        ShortCutEnds: if the model or the batch does not allow it.
-    """
+    """A clean pass over a query's batch, which follows differences, or raises `ShortCutEnds`."""
 
     def __init__(self, query: Query) -> None:
         case, target = query.case, query.target
@@ -169,10 +163,8 @@ class Follower:
 def in_pieces(query: Query, part: PartDamage, item: Tensor, num_draws: int) -> Iterator[Damaged]:
     """Yields answers by differences, chunk by chunk, if whole copies would be large.
 
-    Answers for a few items are compared with those of whole graphs first.
-
-    Raises:
-        ShortCutEnds: if differences cannot be sent through the model, or this batch.
+    Answers for a few items are compared with those of whole graphs first. Raises `ShortCutEnds` if
+    differences cannot be sent through the model, or this batch.
     """
     size = query.stack.num_edges[part.graph_of(query, item)].sum()
     if num_draws * int(size) < WORTH:
@@ -226,10 +218,10 @@ class _Completed(_Sums):
         self._clean, self._pieces, self._graph = clean, pieces, graph
 
     def add_up(self, run: Callable[..., Tensor], into: Tensor, new: Sum, place: Tensor) -> Tensor:
-        known, dim, pieces = self._clean.sums, new.dim, self._pieces
-        if len(self.sums) == len(known):
+        dim, pieces = new.dim, self._pieces
+        if len(self.sums) == len(self._clean.sums):
             raise ShortCutEnds("The model adds up more often.")
-        clean = known[len(self.sums)]
+        clean = self._clean.sums[len(self.sums)]
         self.sums.append(new)
         kept = self._graph if new.is_pooled else pieces.node
         rows = pieces.node if new.is_pooled else pieces.edge

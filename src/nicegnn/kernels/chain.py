@@ -13,7 +13,6 @@ no :math:`R`, SAGE and GCN no :math:`W_2`; a GCN maps states before it sends the
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import torch
@@ -26,8 +25,7 @@ from nicegnn.target.zoo import GCN, GIN, GINE, READOUTS, SAGE
 KINDS: dict[type, str] = {GIN: "gin", GINE: "gine", GCN: "gcn", SAGE: "sage"}
 
 
-@dataclass(frozen=True)
-class Layer:
+class Layer(NamedTuple):
     """One layer in the form of this module."""
 
     shift: Tensor  # b_1, [H]
@@ -60,8 +58,7 @@ class Layer:
         return torch.addmm(self.second[1], out, self.second[0]).relu()
 
 
-@dataclass(frozen=True)
-class Chain:
+class Chain(NamedTuple):
     """A model in the form of this module."""
 
     kind: str
@@ -78,14 +75,13 @@ class Chain:
 
 @torch.no_grad()
 def read_chain(target: Any) -> Chain | None:
-    """Returns the chain that a reference model is if it is called in the usual way.
+    """Returns the chain that a reference model is, if the target calls it in the usual way.
 
     Whether it was changed is seen later, see `fused.Fused`.
     """
     kind, model = KINDS.get(type(target.model)), target.model
-    if target.level != "graph" or target.inputs is not None or not target.is_batched:
-        return None
-    if kind is None or model.readout is READOUTS["max"]:
+    is_usual = target.level == "graph" and target.inputs is None and target.is_batched
+    if kind is None or not is_usual or model.readout is READOUTS["max"]:
         return None
     try:
         layers = [_layer(kind, *pair) for pair in zip(model.convs, model.acts, strict=True)]
@@ -119,8 +115,7 @@ def _normed(norm: Any, bias: Tensor, *weights: Tensor) -> list[Tensor]:
     return [scale.float(), shift.float(), *maps]
 
 
-@dataclass(frozen=True)
-class Damage:
+class Damage(NamedTuple):
     """Bonds to damage, or atoms to replace, each alone and in N draws."""
 
     graph: Tensor  # graph of each bond or atom, [J]
@@ -140,8 +135,7 @@ class Stage(NamedTuple):
     state: Tensor  # new states, [V, out]
 
 
-@dataclass(frozen=True)
-class CleanPass:
+class CleanPass(NamedTuple):
     """A batch as the layers of a chain see it."""
 
     chain: Chain
@@ -166,26 +160,23 @@ class CleanPass:
 
     def padded_terms(self, width: int) -> Tensor:
         """Returns what all layers but the first add to messages, ``[L, E, W]``."""
-        out = self.x.new_zeros(len(self.terms), self.edge_index.size(1), width)
-        for number, term in enumerate(self.terms):
-            if number and term is not None:
-                out[number, :, : term.size(1)] = term
-        return out
+        later = [term for term in self.terms[1:] if term is not None]
+        wide = [nn.functional.pad(term, (0, width - term.size(1))) for term in later]
+        return torch.stack([self.x.new_zeros(self.edge_index.size(1), width), *wide])
 
 
 @torch.no_grad()
 def clean_pass(chain: Chain, batch: Any) -> CleanPass:
     """Returns the clean pass over a batch.
 
-    Raises:
-        ShortCutEnds: if kernels do not know how layers see this batch.
+    Raises `ShortCutEnds` if kernels do not know how layers see this batch.
     """
     x, edge_index, edge_attr = batch.x, batch.edge_index, batch.get("edge_attr")
     (sender, receiver), num_nodes = edge_index, x.size(0)
     if x.dtype != torch.float32:
         raise ShortCutEnds(f"Kernels calculate in float32 (got {x.dtype}).")
-    coefficient, loop = x.new_ones(receiver.numel()), None
-    outer = coefficient
+    coefficient = outer = x.new_ones(receiver.numel())
+    loop = None
     if chain.kind == "gcn":
         if bool((sender == receiver).any()):
             raise ShortCutEnds("A graph has self-loops of its own.")
@@ -198,8 +189,7 @@ def clean_pass(chain: Chain, batch: Any) -> CleanPass:
     state, stages = x, list[Stage]()
     for layer, term in zip(chain.layers, terms, strict=True):
         sent = layer.sent(state)
-        message = sent.index_select(0, sender)
-        message = message if term is None else (message + term).relu()
+        message = sent[sender] if term is None else (sent[sender] + term).relu()
         weighted = coefficient.unsqueeze(1) * message
         total = torch.zeros_like(sent).index_add(0, receiver, weighted)
         if loop is not None:
