@@ -179,7 +179,7 @@ def in_pieces(query: Query, part: PartDamage, item: Tensor, num_draws: int) -> I
         raise ShortCutEnds("The model is not made of sums and of layers that work row by row.")
     number = torch.arange(num_draws, device=item.device)
     for chunk in chunks_of(num_draws * reach.sizes[part.kind][item], query.chunk_edges):
-        copies = reach.pieces(item[chunk], part.kind).repeated(num_draws)
+        copies = reach.pieces(item[chunk].repeat(num_draws), part.kind)
         draw = number.repeat_interleave(chunk.stop - chunk.start)
         yield Damaged(copies.item, draw, follower.outputs(query, part, copies, draw))
 

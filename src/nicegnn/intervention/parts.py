@@ -34,23 +34,6 @@ class Pieces:
     edge_index: Tensor  # by nodes of the pieces, [2, E]
     edge_piece: Tensor  # piece of each edge, rising, [E]
 
-    def repeated(self, times: int) -> Pieces:
-        """Returns all pieces several times, one after the other."""
-        copy = torch.arange(times, device=self.item.device)
-
-        def counted(value: Tensor, step: int) -> Tensor:
-            return (value.unsqueeze(-2) + step * copy.unsqueeze(1)).flatten(-2)
-
-        num_nodes, num = self.node.numel(), self.item.numel()
-        return Pieces(
-            self.item.repeat(times),
-            self.node.repeat(times),
-            counted(self.node_piece, num),
-            self.edge.repeat(times),
-            counted(self.edge_index, num_nodes),
-            counted(self.edge_piece, num),
-        )
-
 
 @dataclass(frozen=True)
 class BondDamage:

@@ -251,8 +251,8 @@ class Query:
             if level == "graph" and got == batch.num_nodes and not is_square:
                 why = ", one per node); pass `index=` to explain nodes."
             elif is_square or got == batch.num_edges:
-                unit = "node and as many columns" if is_square else "edge"
-                why = f", one for each {unit}). {LINKS}"
+                counted = "node and as many columns" if is_square else "edge"
+                why = f", one for each {counted}). {LINKS}"
             raise TargetError(
                 f"The model must return one row per {level}, {expected} (got {got}{why}"
             )
