@@ -56,24 +56,11 @@ class GraphStack:
                 start, rows = found.start.to(device), found.rows.to(device)
                 self._values[key] = found._replace(rows=rows, start=start)
         self._ptr, self._edge_ptr = starts["node"].to(device), starts["edge"].to(device)
+        self.num_nodes, self.num_edges = self._ptr.diff(), self._edge_ptr.diff()  # [G] each
+        self.is_complete = not self.lost  # whether batches have all attributes of their graphs
 
     def __len__(self) -> int:
         return self._ptr.numel() - 1
-
-    @property
-    def is_complete(self) -> bool:
-        """Whether batches have all attributes of their graphs."""
-        return not self.lost
-
-    @property
-    def num_nodes(self) -> Tensor:
-        """Nodes of each graph, ``[G]``."""
-        return self._ptr.diff()
-
-    @property
-    def num_edges(self) -> Tensor:
-        """Directed edges of each graph, ``[G]``."""
-        return self._edge_ptr.diff()
 
     def nodes_of(self, chosen: Tensor) -> Tensor:
         """Returns the nodes of the chosen graphs."""
@@ -119,11 +106,9 @@ class GraphStack:
     ) -> Batch:
         """Returns a batch of pieces: some nodes and edges of a graph each.
 
-        Args:
-            graph: graph of each piece, ``[K]``.
-            node, edge: node and edge of the stack behind each of the pieces, ``[V]`` and ``[E]``.
-            node_piece: piece of each node, rising, ``[V]``.
-            edge_index: edges by nodes of the pieces, ``[2, E]``.
+        ``graph``, ``[K]``, is that of each piece; ``node`` and ``edge``, ``[V]`` and ``[E]``, are
+        those of the stack behind the pieces; ``node_piece``, ``[V]``, rises; ``edge_index`` counts
+        nodes of the pieces.
         """
         size = torch.bincount(node_piece, minlength=graph.numel())
         out = Batch(batch=node_piece, ptr=nn.functional.pad(size.cumsum(0), (1, 0)))

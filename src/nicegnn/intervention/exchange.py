@@ -57,11 +57,8 @@ class Exchange:
     all layers.
 
     Without ``prototypes`` a query takes ``num`` of them from the clean messages of each graph
-    itself.
-
-    Note:
-        Between the ends, means and covariances of a layer's messages are kept, and with them their
-        mean square; a message that no edge sends can occur there. `docs/method.md` has the proof.
+    itself. Between the ends, means and covariances of a layer's messages are kept, see
+    `docs/method.md`.
     """
 
     def __init__(
@@ -79,7 +76,6 @@ class Exchange:
 
     @property
     def is_random(self) -> bool:
-        """Whether draws depend on the seed."""
         return self.each == "edge"
 
     @property

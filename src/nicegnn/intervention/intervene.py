@@ -124,7 +124,7 @@ class Intervention:
             ends[:] = edge_index[0], edge_index[1]
 
         def pass_on(_: nn.Module, inputs: Any, message: Any) -> Tensor:
-            return self.apply(name, layer, message, *ends)
+            return self.apply(name, layer, message, ends)
 
         undo.callback(restore)
         undo.callback(layer.register_forward_pre_hook(enter, with_kwargs=True).remove)
@@ -150,24 +150,15 @@ class Intervention:
     def end(self) -> None:
         """Ends a forward pass of the model, in which a message must have passed."""
         if not self.fired:
-            raise InterventionError(
-                "No MessagePassing layer ran in this forward pass of the model. Call the layers "
-                "in its forward(), and pass the graph as `edge_index`."
-            )
+            why = "No MessagePassing layer ran in this forward pass of the model."
+            raise InterventionError(f"{why} Call the layers, and pass the graph as `edge_index`.")
         self.stream += 1
         self.report.forwards += 1
 
-    def apply(
-        self,
-        name: str,
-        layer: nn.Module,
-        message: Any,
-        sender: Tensor | None = None,
-        receiver: Tensor | None = None,
-    ) -> Tensor:
-        """Sends the messages of one propagation through the mechanism.
+    def apply(self, name: str, layer: Any, message: Any, ends: Sequence[Tensor] = ()) -> Tensor:
+        """Sends the messages of one propagation through the mechanism, or their clean messages.
 
-        Without senders and receivers there is one message per edge, in their order.
+        Without ``ends``, senders and receivers, there is one message per edge, in their order.
         """
         if not isinstance(message, Tensor) or not message.is_floating_point():
             raise InterventionError(
@@ -176,8 +167,8 @@ class Intervention:
                 "layer with `layer.explain = False`."
             )
         turn, match = self.fired.get(name, 0) - self.entered.get(name, [0])[-1], None
-        if sender is not None and receiver is not None:
-            match = self.rows.match(name, layer, sender, receiver, self.relations.get(name), turn)
+        if ends:
+            match = self.rows.match(name, layer, ends, self.relations.get(name), turn)
         elif message.dim() == 0 or message.size(0) != self.gate.numel():
             raise InterventionError(
                 f"Layer '{name}' must return one message per edge, {self.gate.numel()} rows (got "
@@ -186,43 +177,32 @@ class Intervention:
         node_dim: Any = getattr(layer, "node_dim", 0)
         by_edge = message.movedim(node_dim, 0)
         flat = by_edge.flatten(1) if by_edge.dim() > 1 else by_edge.unsqueeze(1)  # [R, F]
-        keeps = getattr(layer, "keeps_states", True) is True
-        if match is None:
-            out = self._changed(name, flat, slice(None), turn, keeps)
-        else:
-            out = flat.index_copy(
-                0, match[0], self._changed(name, flat[match[0]], match[1], turn, keeps)
+        rows, edges = (slice(None), slice(None)) if match is None else match
+        sent, gate = flat[rows], self.gate[edges]
+        if is_anchored(self.mechanism):
+            assert self.clean is not None  # see `intervene`
+            check_recorded(self.clean, self.layer, name, sent, "Use anchor='propagated'.")
+            clean = self.clean.layers[self.layer][self.origin[edges]]
+            # if no node keeps a state of its own, what edges say is all there is: then only damaged
+            # edges are anchored, or no damage would ever spread
+            keeps = getattr(layer, "keeps_states", True) is True
+            sent = clean if keeps else torch.where((gate < 1).unsqueeze(1), clean, sent)
+        told = {key: value[edges] for key, value in self.site.items()}
+        site = Site(self.layer, name, self.stream, turn=turn, **told)
+        out = self.mechanism(sent, gate.to(sent.dtype), site)
+        if out.shape != sent.shape:
+            raise InterventionError(
+                f"Mechanism {type(self.mechanism).__name__} must keep the shape of messages, "
+                f"{tuple(sent.shape)} in layer '{name}' (got {tuple(out.shape)})."
             )
+        if match is not None:
+            out = flat.index_copy(0, match[0], out)
             self.report.clean_loops[name] = flat.size(0) - match[0].numel()
         self.layer += 1
         if self.report.forwards == 0:
             self.report.layers.append(name)
         self.fired[name] = self.fired.get(name, 0) + 1
         return out.view(by_edge.shape).movedim(0, node_dim)
-
-    def _changed(
-        self, name: str, message: Tensor, edges: Tensor | slice, turn: int, keeps: bool
-    ) -> Tensor:
-        """Sends the messages of some edges through the mechanism, or their clean messages.
-
-        If no node ``keeps`` a state of its own from layer to layer, what edges say is all there is:
-        only damaged edges are anchored then, or no damage would ever spread.
-        """
-        gate = self.gate[edges]
-        if is_anchored(self.mechanism):
-            assert self.clean is not None  # see `intervene`
-            check_recorded(self.clean, self.layer, name, message, "Use anchor='propagated'.")
-            clean = self.clean.layers[self.layer][self.origin[edges]]
-            message = clean if keeps else torch.where((gate < 1).unsqueeze(1), clean, message)
-        told = {key: value[edges] for key, value in self.site.items()}
-        site = Site(self.layer, name, self.stream, turn=turn, **told)
-        out = self.mechanism(message, gate.to(message.dtype), site)
-        if out.shape != message.shape:
-            raise InterventionError(
-                f"Mechanism {type(self.mechanism).__name__} must keep the shape of messages, "
-                f"{tuple(message.shape)} in layer '{name}' (got {tuple(out.shape)})."
-            )
-        return out
 
 
 def check_recorded(
@@ -321,10 +301,8 @@ def intervene(
         with eager():
             yield report
         if not report.layers:
-            raise InterventionError(
-                "The model did not run inside the `with` block, or not in eager mode. Call it "
-                "there, in eager mode."
-            )
+            why = "The model did not run inside the `with` block, or not in eager mode."
+            raise InterventionError(f"{why} Call it there, in eager mode.")
 
 
 @torch.no_grad()

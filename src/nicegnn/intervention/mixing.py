@@ -20,10 +20,7 @@ def mixes_graphs(target: Target, stack: GraphStack, out: Tensor) -> bool:
 
     The clean output ``out`` of up to three small graphs is compared with theirs beside copies of
     them with masked messages. They differ if a normalisation has no ``batch`` or no running
-    statistics.
-
-    Raises:
-        TargetError: if two clean answers of the same graphs differ.
+    statistics. Raises `TargetError` if two clean answers of the same graphs differ.
     """
     sizes = stack.num_edges
     if not stack.is_complete or not bool(torch.isfinite(out).all()) or int(sizes.max()) == 0:

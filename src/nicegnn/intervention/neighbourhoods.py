@@ -2,22 +2,19 @@
 
 A damaged bond changes the states of its receivers after the first layer, of their receivers after
 the second, and so on; a replaced atom has changed before the first. A *piece* has these nodes and
-the edges between them (see `Reach`). The model runs on pieces alone. Whatever it adds up over edges
-or nodes is completed by what the clean pass added up:
+the edges between them. The model runs on pieces alone; its sums are completed by the clean pass:
 
 .. math:: \\sum_j v'_j = \\sum_j v_j + \\sum_{j \\in \\mathrm{piece}} (v'_j - v_j)
 
 Symbols: :math:`v_j` -> a value of the clean pass, recorded once; :math:`v'_j` -> its damaged value.
-This is exact up to rounding for sums and means (degrees and pooled states among them), if
-everything else in the model works row by row, as linear layers, activations and normalisations in
-evaluation mode do. Models that do anything else, such as attention or a maximum, are run whole.
+This is exact up to rounding for sums and means, if everything else in the model works row by row.
+Models that do anything else, such as attention or a maximum, are run whole.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -108,8 +105,7 @@ def _pointer(item: Tensor, size: int) -> Tensor:
     return torch.cat([count.new_zeros(1), count.cumsum(0)])
 
 
-@dataclass(frozen=True)
-class Sum:
+class Sum(NamedTuple):
     """One sum over edges or nodes."""
 
     is_pooled: bool  # over the nodes of graphs, otherwise over the edges of nodes
@@ -185,7 +181,7 @@ def in_pieces(query: Query, part: PartDamage, item: Tensor, num_draws: int) -> I
 
 
 class _Sums(TorchFunctionMode):
-    """Sees every sum over edges or nodes that is made in its context, and keeps it."""
+    """Sees and keeps every sum over edges or nodes that is made in its context."""
 
     def __init__(self, batch: Tensor) -> None:
         super().__init__()
@@ -206,7 +202,7 @@ class _Sums(TorchFunctionMode):
     def add_up(self, run: Callable[..., Tensor], into: Tensor, new: Sum, place: Tensor) -> Tensor:
         """Returns what `run` adds ``new.value`` to at some places of a dimension."""
         out = run(into, new.dim, place, new.value)
-        self.sums.append(replace(new, result=out.clone()))
+        self.sums.append(new._replace(result=out.clone()))
         return out
 
 

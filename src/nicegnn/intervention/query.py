@@ -145,7 +145,6 @@ class Query:
 
     @property
     def is_random(self) -> bool:
-        """Whether two draws can differ."""
         return bool(getattr(self.mechanism, "is_random", True))
 
     def draws(self, num: int) -> int:
@@ -215,19 +214,13 @@ class Query:
         self, batch: Batch, edges: Tensor, gate: Tensor, draw: Tensor, stream: int
     ) -> Tensor:
         """Returns the raw output for a batch whose edges are copies of `edges`, ``[K]``."""
-        with intervene(
-            self.target.model,
-            self.mechanism,
-            gate,
-            edge_index=batch.edge_index,
-            slot=self.case.slot[edges],
-            draw=draw,
-            stream=stream,
-            clean=self.clean_messages if is_anchored(self.mechanism) else None,
-            origin=edges,
-            graph=self.case.edge_batch[edges],
-            kind=None if self.case.kind is None else self.case.kind[edges],
-        ) as self.shared.report:
+        case, told = self.case, {"draw": draw, "origin": edges}
+        told |= {"slot": case.slot[edges], "graph": case.edge_batch[edges]}
+        told |= {} if case.kind is None else {"kind": case.kind[edges]}
+        clean = self.clean_messages if is_anchored(self.mechanism) else None
+        about, index = (self.target.model, self.mechanism, gate), batch.edge_index
+        passing = intervene(*about, edge_index=index, stream=stream, clean=clean, **told)
+        with passing as self.shared.report:
             return self.target.call(batch)
 
     def copies(self, graph: Tensor) -> Batch:

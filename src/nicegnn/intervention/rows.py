@@ -32,19 +32,14 @@ class EdgeRows:
         self.num_edges, self.edge_index, self.parts = num_edges, edge_index, parts
 
     def match(
-        self,
-        name: str,
-        layer: Any,
-        sender: Tensor,
-        receiver: Tensor,
-        relation: Tensor | None = None,
-        turn: int = 0,
+        self, name: str, layer: Any, ends: Sequence[Tensor], relation: Tensor | None, turn: int
     ) -> Match | None:
         """Returns the rows with a gate and the edge of each, ``[K]``; None if row k is edge k.
 
-        ``relation`` is the type of each edge, ``[E]``; ``turn`` counts the propagations of one
-        call of the layer.
+        ``ends`` are senders and receivers, ``relation`` is the type of each edge, ``[E]``; ``turn``
+        counts the propagations of one call of the layer.
         """
+        sender, receiver = ends
         rows, is_loop = torch.arange(sender.numel(), device=sender.device), sender == receiver
         adds_loops = getattr(layer, "add_self_loops", False) is True
         has_own = adds_loops and bool(is_loop.any())  # loops of the layer's own
@@ -59,11 +54,10 @@ class EdgeRows:
                 )
             if known.numel() == self.num_edges:
                 self.edge_index = torch.stack([sender[known], receiver[known]])
-        if self.edge_index is not None and is_whole:
-            ends = sender, receiver
-            if any(_same(self.edge_index, *pair) for pair in (ends, ends[::-1])):
-                return None
-        for edges, index in self._tried(name, sender, receiver, relation, turn):
+        index = self.edge_index if is_whole else None
+        if index is not None and any(_same(index, *pair) for pair in (ends, ends[::-1])):
+            return None
+        for edges, index in self._tried(name, ends, relation, turn):
             if not has_own and _same(index, sender, receiver):
                 return rows, edges
             rest, kept = ~is_loop, index[0] != index[1]
@@ -82,26 +76,25 @@ class EdgeRows:
         )
 
     def _tried(
-        self, name: str, sender: Tensor, receiver: Tensor, relation: Tensor | None, turn: int
+        self, name: str, ends: Sequence[Tensor], relation: Tensor | None, turn: int
     ) -> Iterator[tuple[Tensor, Tensor]]:
         """Yields edges that a layer may send along, and their ends, the likeliest first."""
         if self.parts:
             sizes = [index.size(1) for _, _, index in self.parts]
-            if len(sizes) > 1 and sender.numel() == sum(sizes):  # of each kind, nodes counted on
-                ends = torch.stack([sender, receiver])
-                blocks = list(zip(torch.split(ends, sizes, 1), self.parts, strict=True))
+            if len(sizes) > 1 and len(ends[0]) == sum(sizes):  # of each kind, nodes counted on
+                blocks = zip(torch.split(torch.stack([*ends]), sizes, 1), self.parts, strict=True)
                 moved = [index + (own - index)[:, :1] for own, (_, _, index) in blocks]
                 yield torch.cat([edges for _, edges, _ in self.parts]), torch.cat(moved, dim=1)
 
             def unlike(number: int) -> tuple[bool, bool, bool]:
                 kind, _, index = self.parts[number]
                 named = "__".join(kind) in name or "___".join(kind) in name
-                return index.data_ptr() != sender.data_ptr(), not named, number != turn
+                return index.data_ptr() != ends[0].data_ptr(), not named, number != turn
 
             for number in sorted(range(len(self.parts)), key=unlike):
                 yield self.parts[number][1:]
         elif self.edge_index is not None:
-            edges = torch.arange(self.num_edges, device=sender.device)
+            edges = torch.arange(self.num_edges, device=ends[0].device)
             if relation is not None and relation.numel() == self.num_edges:
                 # where several relations have the same edges, they come in order
                 kinds = sorted(set(relation.tolist()), key=lambda kind: (kind != turn, kind))

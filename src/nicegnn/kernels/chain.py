@@ -167,10 +167,7 @@ class CleanPass(NamedTuple):
 
 @torch.no_grad()
 def clean_pass(chain: Chain, batch: Any) -> CleanPass:
-    """Returns the clean pass over a batch.
-
-    Raises `ShortCutEnds` if kernels do not know how layers see this batch.
-    """
+    """Returns the clean pass over a batch, or raises `ShortCutEnds`."""
     x, edge_index, edge_attr = batch.x, batch.edge_index, batch.get("edge_attr")
     (sender, receiver), num_nodes = edge_index, x.size(0)
     if x.dtype != torch.float32:
@@ -202,10 +199,7 @@ def clean_pass(chain: Chain, batch: Any) -> CleanPass:
 
 
 class PackedChain:
-    """Weights of all layers as kernels read them, padded with zeros to one width, W.
-
-    What the first layer does before its first ReLU is done once per batch, by `mapped_first`.
-    """
+    """Weights of all layers as kernels read them, padded with zeros to one width, W."""
 
     def __init__(self, chain: Chain, width: int, device: torch.device) -> None:
         self.chain, self.width, layers = chain, width, chain.layers
@@ -234,10 +228,7 @@ class PackedChain:
         return self._padded(self.chain.layers[0].mapped(message))
 
     def of_atoms(self, x: Tensor) -> tuple[Tensor, Tensor]:
-        """Returns what atoms add to their neighbours, and to themselves, before the first ReLU.
-
-        Atoms are ``[R, F]``, both results ``[R, W]``; nothing of an edge is in them.
-        """
+        """Returns what atoms add to their neighbours and themselves before the first ReLU."""
         first = self.chain.layers[0]
         sent = first.sent(x)
         return self.mapped_first(sent), self._padded(first.inner(x, torch.zeros_like(sent)))

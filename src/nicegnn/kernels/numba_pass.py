@@ -24,8 +24,7 @@ _SETTINGS = {"cache": True, "error_model": "numpy", "fastmath": {"contract"}}
 def _add_product(rows, matrix, num, out):
     """Adds ``rows @ matrix`` to `out` for the first `num` rows.
 
-    Two rows and four lines of the matrix at a time: a number of `out` is then loaded and stored
-    once for four products, which more than doubles the speed.
+    Two rows and four lines of the matrix at a time: this more than doubles the speed.
     """
     inner, wide = matrix.shape[0], matrix.shape[1]
     even, whole = num - num % 2, inner - inner % 4
