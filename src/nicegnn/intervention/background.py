@@ -104,8 +104,7 @@ def record_background(target: Target, graphs: Iterable[Any], num: int = NUM) -> 
     """Returns the background of a model: `num` prototype edges and atoms of some graphs.
 
     Of at most 2,000 graphs, evenly spaced in the list, all clean messages are recorded; see
-    `prototype_points` for the choice among them, and `spread_rows` for the sample. Labels are not
-    read.
+    `prototype_points` for the choice among them. Labels are not read.
     """
     listed: Sequence[Data] = list(stackable(graphs))
     read = min(len(listed), _MOST_GRAPHS)
@@ -117,19 +116,15 @@ def record_background(target: Target, graphs: Iterable[Any], num: int = NUM) -> 
         batches = [batch.to(target.device) for batch in batches]
     joined = [batch for batch in batches if batch.edge_index.numel()]
     if not joined:
-        raise GraphError(
-            f"`background` must hold graphs with edges (got none in {read} graphs). Pass graphs "
-            "like those that the model was trained on."
-        )
+        why = f"`background` must hold graphs with edges (got none in {read} graphs)."
+        raise GraphError(f"{why} Pass graphs like those that the model was trained on.")
     clean = record_batches(work, joined)
     found = [(work.edge_kind(batch), batch.edge_index[0]) for batch in joined]
     kind = torch.cat([torch.zeros_like(ends) if own is None else own for own, ends in found])
     layers = _whole_calls(clean)
     if not all(bool(torch.isfinite(layer).all()) for layer in layers):
-        raise GraphError(
-            "`background` must hold graphs for which the model sends finite messages (got NaN or "
-            "infinite ones). Leave such graphs out."
-        )
+        why = "`background` must hold graphs for which the model sends finite messages"
+        raise GraphError(f"{why} (got NaN or infinite ones). Leave such graphs out.")
     kinds = max(int(kind.max()) + 1, target.num_edge_kinds)
     points = prototype_points(layers, kind, kinds)
     medoids = k_medoids(points, kind, kinds, num, _MOST_POINTS)  # [T, K]
@@ -215,14 +210,8 @@ def prototype_points(values: Sequence[Tensor], home: Tensor, num_sets: int) -> T
 
 def atom_kinds(target: Target, batch: Batch) -> dict[str, Tensor]:
     """Returns what atoms bring along: attributes of nodes that the model may read, ``[V, ...]``."""
-    return {
-        key: value
-        for key, value in batch.to_dict().items()
-        if isinstance(value, Tensor)
-        and key not in _NOT_FEATURES
-        and batch.is_node_attr(key)
-        and target.may_read(key)
-    }
+    keys = [key for key in batch.to_dict() if key not in _NOT_FEATURES and target.may_read(key)]
+    return {k: batch[k] for k in keys if isinstance(batch[k], Tensor) and batch.is_node_attr(k)}
 
 
 def _whole_calls(clean: CleanMessages) -> list[Tensor]:
@@ -292,11 +281,7 @@ def k_medoids(points: Tensor, home: Tensor, num_sets: int, num: int, most: int =
 
 
 def spread_rows(points: Tensor, num: int) -> Tensor:
-    """Returns rows that are evenly spaced along a projection of the points, ``[num]`` at most.
-
-    They stand for the whole set: a kind of points is drawn as often as it occurs, whatever the
-    order of the points.
-    """
+    """Returns rows that are evenly spaced along a projection of the points, ``[num]`` at most."""
     key = points.double() @ _direction(points)
     num = min(num, key.numel())
     place = (2 * torch.arange(num, device=key.device) + 1) * key.numel() // (2 * num)

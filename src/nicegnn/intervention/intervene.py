@@ -282,10 +282,8 @@ def intervene(
     report = InterventionReport(excluded=excluded)
     active = [(name, layer) for name, layer in layers if name not in excluded]
     if not active:
-        raise InterventionError(
-            "At least one MessagePassing layer must not have `explain = False`. Set it to None on "
-            "the layers to explain."
-        )
+        why = "At least one MessagePassing layer must not have `explain = False`."
+        raise InterventionError(f"{why} Set it to None on the layers to explain.")
     position = torch.arange(gate.numel(), device=gate.device)
     origin = position if origin is None else origin
     site = {"slot": position, "draw": torch.zeros_like(position)}

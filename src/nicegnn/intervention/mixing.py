@@ -51,10 +51,10 @@ def _refuse_random(target: Target, stack: GraphStack, out: Tensor, graphs: Tenso
     again = target.call(stack.take(graphs))
     first = out[: again.size(0)]
     if first.shape == again.shape and not is_close(again, first):
+        far = float((first - again).abs().max())
         raise TargetError(
-            "Two calls of the model on the same graph must give the same output (they differ by "
-            f"{float((first - again).abs().max()):.2g}). It draws random numbers in evaluation "
-            "mode too: use nn.Dropout, or F.dropout(..., training=self.training)."
+            f"Two calls of the model on a graph must give the same output (they differ by {far:.2g}"
+            "). Do not draw in evaluation mode: F.dropout(..., training=self.training)."
         )
 
 

@@ -13,8 +13,7 @@ from nicegnn.intervention.neighbourhoods import in_pieces
 from nicegnn.intervention.parts import AtomReplacement, BondDamage, Damaged, PartDamage, in_copies
 from nicegnn.intervention.query import Query
 
-#: Ways to the answers, the fastest first. Each takes what it can and leaves the rest to the next;
-#: what it takes depends on the model and the batch alone, never on earlier calls.
+#: Ways to the answers, the fastest first. Each takes what it can and leaves the rest to the next.
 PATHS = (in_kernels, in_pieces, in_copies)
 
 
@@ -31,11 +30,7 @@ def damage_each_bond(query: Query, num_draws: int, stream: int) -> Iterator[Dama
 
 @torch.no_grad()
 def replace_each_atom(query: Query, kinds: Mapping[str, Tensor], row: Tensor) -> Iterator[Damaged]:
-    """Yields the answers for all atoms and prototypes, a chunk of copies at a time.
-
-    ``kinds`` are attributes of prototype atoms by name, ``row`` the rows of each atom's prototypes
-    among them, ``[V, K]``.
-    """
+    """Yields the answers for all atoms and prototypes, see `AtomReplacement`, chunk by chunk."""
     atom = torch.arange(row.size(0), device=row.device)
     yield from _damage_each(query, AtomReplacement(kinds, row), atom, row.size(1))
 

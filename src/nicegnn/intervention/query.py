@@ -102,10 +102,8 @@ class Query:
                 outs.append(self.target.call(part))
                 collected.append(list(states))
         if not states:
-            raise TargetError(
-                "No MessagePassing layer of the model ran. `inputs` must call the model that it is "
-                "given: inputs=lambda model, batch: model(...)."
-            )
+            why = "No MessagePassing layer ran. `inputs` must call the model that it is given"
+            raise TargetError(f"{why}: inputs=lambda model, batch: model(...).")
         return torch.cat(outs), [torch.cat(layer) for layer in zip(*collected, strict=True)]
 
     @property
@@ -154,8 +152,7 @@ class Query:
     def degradation(self, bond_gate: Tensor, num_draws: int, stream: int, first: int = 0) -> Tensor:
         """Returns the degradation under `num_draws` draws, ``[N, B]``; differentiable.
 
-        Gates are ``[M]``, the same in all draws, or ``[N, M]``, one row per draw. Equal streams
-        give equal draws; ``first`` is the number of the first draw.
+        Gates are ``[M]`` or, one row per draw, ``[N, M]``. Equal streams give equal draws.
         """
         gate = self.case.edge_gate(bond_gate).expand(num_draws, self.case.num_edges)  # [N, E]
         out = self.answers(gate, stream, first)
