@@ -64,10 +64,8 @@ def graph_list(graphs: Any) -> list[Data]:
         try:
             singles += item.to_data_list() if isinstance(item, Batch) else [item]
         except Exception:
-            raise GraphError(
-                "`graphs` must hold batches that can be taken apart (got one made or changed by "
-                f"hand). {_BUILD}"
-            ) from None
+            why = "`graphs` must hold batches that can be taken apart (got one made by hand)."
+            raise GraphError(f"{why} {_BUILD}") from None
     if not singles:
         raise GraphError("`graphs` must hold at least one graph (got none).")
     for number, graph in enumerate(singles):
@@ -105,9 +103,8 @@ def check_graph(data: Data) -> None:
             f"`edge_index` must be a tensor of shape [2, E] (got {got}). No edges are [2, 0]."
         )
     if edges.dtype != torch.long:
-        raise GraphError(
-            f"`edge_index` must have dtype torch.long (got {edges.dtype}). Use `.long()`."
-        )
+        got = str(edges.dtype)
+        raise GraphError(f"`edge_index` must have dtype torch.long (got {got}). Use `.long()`.")
     size = 0 if data.num_nodes is None else data.num_nodes
     if not isinstance(size, int) or size < 0:
         raise GraphError(f"`num_nodes` must be a whole number (got {type(size).__name__}).")
@@ -155,10 +152,8 @@ def _check_vectors(batch: Batch) -> None:
             f"{home.numel()} in `batch`, {ptr.tolist()[-1]} in `ptr`). {_BUILD}"
         )
     if bool((home[edges[0]].diff() < 0).any()):
-        raise GraphError(
-            "`edge_index` must hold the edges of a graph side by side (got edges of several graphs "
-            f"in turn). {_BUILD}"
-        )
+        why = "`edge_index` must hold the edges of a graph side by side (got several in turn)."
+        raise GraphError(f"{why} {_BUILD}")
     leaving = (home[edges[0]] != home[edges[1]]).nonzero().view(-1).tolist()
     if leaving:
         raise GraphError(

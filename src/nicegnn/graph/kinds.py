@@ -74,14 +74,11 @@ class Kinds:
         return cls(tuple(nodes), tuple(edges), tuple(columns.values()), tuple(order))
 
     def holding(self, graphs: Sequence[HeteroData]) -> Kinds:
-        """Returns the same kinds, if these graphs have no others."""
         other = Kinds.of(graphs)
         new = {*other.nodes, *other.edges, *other.columns} - {*self.nodes, *self.edges}
         if new := new - {*self.columns}:
-            raise GraphError(
-                "`graphs` must have the kinds and widths of the background (these are new: "
-                f"{sorted(map(str, new))[:3]}). Record a background of such graphs."
-            )
+            why = "`graphs` must have the kinds and widths of the background"
+            raise GraphError(f"{why} (these are new: {sorted(map(str, new))[:3]}).")
         return self
 
     def join(self, graph: HeteroData) -> Data:
@@ -166,7 +163,6 @@ def _attributes(graph: HeteroData, kind: Any) -> dict[str, Tensor]:
 
 
 def _size(graph: HeteroData, kind: Any) -> int:
-    """Returns how many nodes or edges of a kind there are."""
     if not isinstance(kind, str):
         return int(graph[kind].edge_index.size(1))
     number = graph[kind].num_nodes if kind in graph.node_types else 0

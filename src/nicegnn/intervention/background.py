@@ -48,7 +48,6 @@ class Background:
     num_edges: int  # directed edges in them
 
     def to(self, device: torch.device) -> Background:
-        """Returns the same background on a device."""
         moved = {key: value.to(device) for key, value in self.features.items()}
         messages, sample = self.messages.to(device), self.sample.to(device)
         return replace(self, messages=messages, sample=sample, features=moved)

@@ -54,11 +54,8 @@ class Exchange:
 
     By default nothing is random: draw k exchanges with prototype k, for all edges alike. With
     ``each="edge"`` every edge and draw has a prototype of its own, drawn by the seed, the same in
-    all layers.
-
-    Without ``prototypes`` a query takes ``num`` of them from the clean messages of each graph
-    itself. Between the ends, means and covariances of a layer's messages are kept, see
-    `docs/method.md`.
+    all layers. Without ``prototypes`` a query takes ``num`` of them from each graph itself. Between
+    the ends, means and covariances of a layer's messages are kept, see `docs/method.md`.
     """
 
     def __init__(
@@ -89,10 +86,8 @@ class Exchange:
 
     def __call__(self, message: Tensor, gate: Tensor, site: Site) -> Tensor:
         if self.prototypes is None:
-            raise InterventionError(
-                "Exchange must have prototypes (got none). Record them: "
-                "Exchange(record_background(model, graphs).messages)."
-            )
+            why = "Exchange must have prototypes (got none). Record them"
+            raise InterventionError(f"{why}: Exchange(record_background(model, graphs).messages).")
         known, layer = self.prototypes, site.layer
         check_recorded(known, layer, site.name, message, "Record a background with this model.")
         prototypes, mean, number = known.layers[layer].to(message), known.means[layer], site.draw

@@ -170,10 +170,8 @@ class Intervention:
         if ends:
             match = self.rows.match(name, layer, ends, self.relations.get(name), turn)
         elif message.dim() == 0 or message.size(0) != self.gate.numel():
-            raise InterventionError(
-                f"Layer '{name}' must return one message per edge, {self.gate.numel()} rows (got "
-                f"{_describe(message)}). See nicegnn.target.message_layers.register_layer."
-            )
+            why = f"Layer '{name}' must return one message per edge, {self.gate.numel()} rows"
+            raise InterventionError(f"{why} (got {_describe(message)}). See `register_layer`.")
         node_dim: Any = getattr(layer, "node_dim", 0)
         by_edge = message.movedim(node_dim, 0)
         flat = by_edge.flatten(1) if by_edge.dim() > 1 else by_edge.unsqueeze(1)  # [R, F]

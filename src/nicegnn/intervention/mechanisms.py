@@ -50,9 +50,8 @@ class NoiseCorruption:
     message. The square roots have infinite slopes at gates of exactly 0 and 1; we return slope 0.
 
     Args:
-        anchor: which message is :math:`m_e`. ``"clean"`` takes that of the clean pass, as the
-            paper's notation table says: every layer then has its clean scale in expectation.
-            ``"propagated"`` takes the message that damaged states send, so noise accumulates.
+        anchor: which message is :math:`m_e`: ``"clean"`` takes that of the clean pass,
+            ``"propagated"`` the one that damaged states send, so noise accumulates.
     """
 
     is_random = True

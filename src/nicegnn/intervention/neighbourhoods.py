@@ -200,7 +200,6 @@ class _Sums(TorchFunctionMode):
         return self.add_up(func, into, Sum(is_pooled, dim % value.dim(), value, into), place)
 
     def add_up(self, run: Callable[..., Tensor], into: Tensor, new: Sum, place: Tensor) -> Tensor:
-        """Returns what `run` adds ``new.value`` to at some places of a dimension."""
         out = run(into, new.dim, place, new.value)
         self.sums.append(new._replace(result=out.clone()))
         return out

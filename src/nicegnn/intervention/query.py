@@ -211,12 +211,14 @@ class Query:
         self, batch: Batch, edges: Tensor, gate: Tensor, draw: Tensor, stream: int
     ) -> Tensor:
         """Returns the raw output for a batch whose edges are copies of `edges`, ``[K]``."""
-        case, told = self.case, {"draw": draw, "origin": edges}
+        case, model = self.case, self.target.model
+        told: dict[str, Any] = {"draw": draw, "origin": edges, "stream": stream}
         told |= {"slot": case.slot[edges], "graph": case.edge_batch[edges]}
-        told |= {} if case.kind is None else {"kind": case.kind[edges]}
-        clean = self.clean_messages if is_anchored(self.mechanism) else None
-        about, index = (self.target.model, self.mechanism, gate), batch.edge_index
-        passing = intervene(*about, edge_index=index, stream=stream, clean=clean, **told)
+        if case.kind is not None:
+            told["kind"] = case.kind[edges]
+        if is_anchored(self.mechanism):
+            told["clean"] = self.clean_messages
+        passing = intervene(model, self.mechanism, gate, edge_index=batch.edge_index, **told)
         with passing as self.shared.report:
             return self.target.call(batch)
 
@@ -225,8 +227,7 @@ class Query:
         if not self.stack.is_complete:
             raise GraphError(
                 "`graphs` must be a batch that can be taken apart (got attributes that belong to "
-                f"no node, edge or graph: {sorted(self.stack.lost)}). Pass a list of graphs, or "
-                "name what the model reads in `inputs`."
+                f"no node, edge or graph: {sorted(self.stack.lost)}). Pass a list of graphs."
             )
         return self.stack.take(graph)
 

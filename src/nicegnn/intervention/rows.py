@@ -19,11 +19,10 @@ class EdgeRows:
     """Matches the message rows of each layer with the edges that have a gate.
 
     A layer may walk the edges backwards, or replace the graph's self-loops by its own, one per
-    node; those rows have no gate. One that takes ``edge_type`` may send the messages of one
-    relation at a time, or sorted by relation. A model that is called with an ``edge_index`` for
-    each kind of edge (``parts``) has layers for one kind (``HeteroConv``, ``to_hetero``), or for
-    all kinds one after the other, with nodes counted on (``HGTConv``). Any other difference from
-    the graph's edges is an error. Unknown edges are those of the first layer.
+    node; those rows have no gate. One that takes ``edge_type`` may send one relation at a time, or
+    sorted by relation. A model with an ``edge_index`` for each kind of edge (``parts``) has layers
+    for one kind (``HeteroConv``, ``to_hetero``), or for all in turn, with nodes counted on
+    (``HGTConv``). Any other difference is an error. Unknown edges are those of the first layer.
     """
 
     def __init__(
@@ -65,10 +64,8 @@ class EdgeRows:
             if not is_part and _same(index[:, kept], sender[rest], receiver[rest]):
                 return rows[rest], edges[kept]
         if getattr(layer, "cached", False) is True:
-            raise InterventionError(
-                f"Layer '{name}' must send messages along the edges of this graph (got those of "
-                "an earlier one, because of cached=True). Set `layer.cached = False`."
-            )
+            why = f"Layer '{name}' must send along the graph's edges (got those of an earlier one"
+            raise InterventionError(f"{why}, because of cached=True). Set `layer.cached = False`.")
         raise InterventionError(
             f"Layer '{name}' passes {sender.numel()} messages along other edges than the "
             f"{self.num_edges} with a gate, because of pooling, rewiring or dropped edges. Explain "

@@ -63,7 +63,6 @@ class Passes:
         self.adjacency.index_add_(0, place[kept], value[kept])
 
     def fits(self, graph: Tensor) -> Tensor:
-        """Whether graphs are small enough, ``[J]``."""
         return self.kind[graph] < len(SIZES)
 
     def pooled(self, damage: Damage) -> Tensor:
