@@ -34,7 +34,7 @@ def collate(graphs: Sequence[Data]) -> Batch:
     except (RuntimeError, TypeError, ValueError) as error:
         why = f"`graphs` must have the same attributes, to fit into one Batch (PyG says: {error})"
         for key in sorted(shared):
-            shapes = [getattr(graph[key], "shape", (0,)) for graph in graphs]
+            shapes = [getattr(graph.get(key), "shape", (0,)) for graph in graphs]
             other = next((n for n, shape in enumerate(shapes) if shape[1:] != shapes[0][1:]), None)
             if other is not None and "index" not in key:
                 why = f"`{key}` must have the same width in all graphs (got shape "

@@ -209,8 +209,9 @@ def prototype_points(values: Sequence[Tensor], home: Tensor, num_sets: int) -> T
 
 def atom_kinds(target: Target, batch: Batch) -> dict[str, Tensor]:
     """Returns what atoms bring along: attributes of nodes that the model may read, ``[V, ...]``."""
-    keys = [key for key in batch.to_dict() if key not in _NOT_FEATURES and target.may_read(key)]
-    return {k: batch[k] for k in keys if isinstance(batch[k], Tensor) and batch.is_node_attr(k)}
+    held = {k: v for k, v in batch.to_dict().items() if isinstance(v, Tensor)}
+    kept = [key for key in held if key not in _NOT_FEATURES and batch.is_node_attr(key)]
+    return {key: held[key] for key in kept if target.may_read(key)}
 
 
 def _whole_calls(clean: CleanMessages) -> list[Tensor]:
