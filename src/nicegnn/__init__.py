@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from nicegnn.explain.pyg_adapter import NICEAlgorithm as NICEAlgorithm
     from nicegnn.explain.registry import get_explainer as get_explainer
     from nicegnn.explain.registry import list_explainers as list_explainers
+    from nicegnn.explain.registry import load_plugins as load_plugins
     from nicegnn.explain.registry import register_explainer as register_explainer
     from nicegnn.explain.trust import Flag as Flag
     from nicegnn.explain.trust import Status as Status
@@ -26,7 +27,6 @@ if TYPE_CHECKING:
     from nicegnn.intervention.intervene import intervene as intervene
     from nicegnn.intervention.mechanisms import ElementMask as ElementMask
     from nicegnn.intervention.mechanisms import NoiseCorruption as NoiseCorruption
-    from nicegnn.plugins import load_plugins as load_plugins
     from nicegnn.pretrained import Pretrained as Pretrained
     from nicegnn.student.teaching import TeachConfig as TeachConfig
     from nicegnn.student.teaching import TeachReport as TeachReport
@@ -40,12 +40,13 @@ _HOMES = {
     "nicegnn.explain.explanation": ("Explanation",),
     "nicegnn.explain.nice": ("NICE",),
     "nicegnn.explain.pyg_adapter": ("NICEAlgorithm",),
+    "nicegnn.explain.registry": (
+        *("get_explainer", "list_explainers", "load_plugins", "register_explainer"),
+    ),
     "nicegnn.explain.trust": ("Flag", "Status", "Trust"),
     "nicegnn.intervention.intervene": ("InterventionReport", "Mechanism", "Site", "intervene"),
     "nicegnn.intervention.mechanisms": ("ElementMask", "NoiseCorruption"),
-    "nicegnn.plugins": ("load_plugins",),
     "nicegnn.pretrained": ("Pretrained",),
-    "nicegnn.explain.registry": ("get_explainer", "list_explainers", "register_explainer"),
     "nicegnn.student.teaching": ("TeachConfig", "TeachReport"),
 }
 __all__ = sorted(name for names in _HOMES.values() for name in names)

@@ -8,14 +8,14 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from nicegnn.explain.opinions import slope_in
-from nicegnn.explain.score_explainer import (
+from nicegnn.explain.explainer import (
     Count,
     NotNegative,
     Positive,
     ScoreConfig,
     ScoreExplainer,
 )
+from nicegnn.explain.opinions import slope_in
 from nicegnn.intervention.query import Query
 from nicegnn.seeding import mix
 from nicegnn_lab.rivals.masks import add_penalties, graph_sum, mean_log_prob

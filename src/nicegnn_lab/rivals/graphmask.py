@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import softplus
 
-from nicegnn.explain.score_explainer import (
+from nicegnn.explain.explainer import (
     Count,
     NotNegative,
     Positive,
