@@ -110,7 +110,6 @@ def test_case_of_computation_graphs_reads_what_they_carry():
     case = make_case(batch)
     assert case.rows.tolist() == [1, 3]
     assert case.reached.tolist() == [True, False, True]
-    assert make_case(batch, rows=torch.tensor([0, 4])).rows.tolist() == [0, 4]
 
 
 def test_gates_of_edges_are_those_of_bonds_and_clean_out_of_reach():

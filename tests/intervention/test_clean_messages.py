@@ -53,7 +53,7 @@ def some_gates(batch: Batch) -> Tensor:
 
 
 def recorded(model: nn.Module, batch: Batch) -> CleanMessages:
-    return record_messages(model, lambda: call(model, batch), some_gates(batch))
+    return record_messages(model, lambda: call(model, batch), batch.edge_index)
 
 
 class Scales:
@@ -121,7 +121,7 @@ def test_by_hand_on_a_linear_model() -> None:
             return self.second(self.first(x, edge_index), edge_index)
 
     model, mask, gate = TwoLayers(), ElementMask(anchor="clean"), torch.zeros(2)
-    clean = record_messages(model, lambda: model(graph.x, graph.edge_index), gate)
+    clean = record_messages(model, lambda: model(graph.x, graph.edge_index), graph.edge_index)
     with intervene(model, mask, gate, clean=clean):
         assert model(graph.x, graph.edge_index).view(-1).tolist() == [1.0, 10.0]
     gate = torch.tensor([0.5, 1.0])  # 0->1, 1->0
@@ -153,7 +153,7 @@ def test_added_self_loops_are_sent_from_present_states(path: Data) -> None:
             return self.second(self.first(x, edge_index), edge_index)
 
     model = Two().eval()
-    clean = record_messages(model, lambda: model(path.x, path.edge_index), torch.zeros(6))
+    clean = record_messages(model, lambda: model(path.x, path.edge_index), path.edge_index)
     degree = torch.tensor([2.0, 3.0, 3.0, 2.0])[:, None]  # neighbours and the loop itself
     with torch.no_grad():
         with intervene(model, ElementMask(anchor="clean"), torch.zeros(6), clean=clean):
@@ -184,7 +184,7 @@ def test_a_model_whose_layers_change_from_pass_to_pass_is_an_error(batch: Batch)
             return order[1](order[0](x, edge_index), edge_index)
 
     model, gate = Moody(), some_gates(batch)
-    clean = record_messages(model, lambda: model(batch.x, batch.edge_index), gate)
+    clean = record_messages(model, lambda: model(batch.x, batch.edge_index), batch.edge_index)
     with (
         pytest.raises(InterventionError, match=r"same messages in the same order.*anchor="),
         intervene(model, ElementMask(anchor="clean"), gate, clean=clean),

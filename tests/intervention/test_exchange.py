@@ -10,11 +10,10 @@ from torch_geometric.data import Data
 
 from nicegnn import NICE
 from nicegnn.errors import ConfigError, GraphError, InterventionError, StoreError
-from nicegnn.intervention.background import Background, record_background
+from nicegnn.intervention.background import Background, k_medoids, record_background, spread_rows
 from nicegnn.intervention.exchange import Exchange, Prototypes
 from nicegnn.intervention.intervene import Site
 from nicegnn.intervention.mechanisms import NoiseCorruption
-from nicegnn.intervention.medoids import k_medoids, spread_rows
 from nicegnn.target.frozen_model import Target
 from nicegnn.target.zoo import MODELS
 from tests.explain.small_models import make

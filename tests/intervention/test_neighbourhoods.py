@@ -16,8 +16,7 @@ from nicegnn.intervention.exchange import Exchange
 from nicegnn.intervention.mechanisms import ElementMask, NoiseCorruption
 from nicegnn.intervention.neighbourhoods import Follower, in_pieces
 from nicegnn.intervention.one_part import damage_each_bond
-from nicegnn.intervention.parts import BondDamage, in_copies
-from nicegnn.intervention.pieces import Kind
+from nicegnn.intervention.parts import BondDamage, Kind, in_copies
 from nicegnn.intervention.query import Query
 from nicegnn.target.frozen_model import Target
 from nicegnn.target.zoo import make_model
@@ -76,9 +75,10 @@ def model_of(name: str, readout: str = "sum") -> nn.Module:
 def query_of(model: nn.Module, mechanism: object, *, level: str = "graph") -> Query:
     """Asks for three graphs, or for one node of each."""
     batch = to_batch([chain(n, seed=n) for n in (30, 7, 18)])
-    rows = batch.ptr[:-1] + 3 if level == "node" else None
+    if level == "node":
+        batch.root_index = batch.ptr[:-1] + 3
     target = Target(model, level=level)  # type: ignore[arg-type]
-    return Query(target, make_case(batch, rows=rows), mechanism)  # type: ignore[arg-type]
+    return Query(target, make_case(batch), mechanism)  # type: ignore[arg-type]
 
 
 def answers(query: Query) -> Tensor:

@@ -106,7 +106,8 @@ def test_slopes_equal_finite_differences_with_the_same_stream(mechanism, kind, s
 def test_bonds_out_of_reach_stay_clean_and_do_not_count(graphs64):
     batch = Batch.from_data_list(graphs64)
     edge_batch = batch.batch[batch.edge_index[0]]
-    case = make_case(batch, reached_edge=edge_batch != 1)
+    batch.edge_reached = edge_batch != 1
+    case = make_case(batch)
     gate = torch.zeros(case.bonds.index.size(1), dtype=torch.float64)
     query = Query(Target(Batched().double().eval(), mode="regression"), case, ElementMask())
     moved = query.sample(gate, 1, stream=0)[0] > 1e-12

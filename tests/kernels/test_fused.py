@@ -159,7 +159,7 @@ def test_other_models_are_run_otherwise(name: str, monkeypatch: pytest.MonkeyPat
 def test_self_loops_are_told_of_although_no_layer_ran() -> None:
     query = query_of(model_of("gcn", 2, "sum"), "em", (9,))
     answers(query, "em")
-    assert len(query.report.clean_loops) == 2
+    assert len(query.shared.report.clean_loops) == 2
 
 
 @pytest.mark.usefixtures("at_once")

@@ -244,7 +244,7 @@ class NICE(Explainer):
 
     def _notes(self, query: Query) -> list[str]:
         """Returns facts about how a batch was damaged."""
-        notes, report = [], query.report
+        notes, report = [], query.shared.report
         if self.background is None and isinstance(query.mechanism, Exchange):
             notes.append(
                 "Damaged bonds say what other bonds of the same graph say. Pass `background`, a "

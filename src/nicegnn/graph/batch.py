@@ -13,6 +13,7 @@ from torch_geometric.data import Batch, Data, HeteroData
 from nicegnn.errors import GraphError
 
 _UNITS = {"x": "node", "edge_attr": "edge", "edge_weight": "edge"}  # what attributes have rows for
+_BUILD = "Build the batch with Batch.from_data_list([...])."
 
 
 def to_batch(graphs: Any) -> Batch:
@@ -31,23 +32,14 @@ def collate(graphs: Sequence[Data]) -> Batch:
     try:
         return Batch.from_data_list(list(graphs), exclude_keys=sorted(set.union(*keys) - shared))
     except (RuntimeError, TypeError, ValueError) as error:
+        why = f"`graphs` must have the same attributes, to fit into one Batch (PyG says: {error})"
         for key in sorted(shared):
-            values = [graph[key] for graph in graphs]
-            if not all(isinstance(value, Tensor) for value in values):
-                continue
-            dim = int(graphs[0].__cat_dim__(key, values[0]) or 0)
-            sizes = [value.shape[:dim] + value.shape[dim:][1:] for value in values]
-            other = next((n for n, size in enumerate(sizes) if size != sizes[0]), None)
-            if other is not None:
-                raise GraphError(
-                    f"`{key}` must have the same width in all graphs (got shape "
-                    f"{tuple(values[0].shape)} in graph 0 and {tuple(values[other].shape)} in "
-                    f"graph {other}). Explain graphs of one kind together."
-                ) from error
-        raise GraphError(
-            f"`graphs` must have the same attributes, so that they fit into one Batch (PyG says: "
-            f"{error}). Explain graphs of one kind together."
-        ) from error
+            shapes = [getattr(graph.get(key), "shape", (0,)) for graph in graphs]
+            other = next((n for n, shape in enumerate(shapes) if shape[1:] != shapes[0][1:]), None)
+            if other is not None and "index" not in key:
+                why = f"`{key}` must have the same width in all graphs (got shape "
+                why += f"{tuple(shapes[0])} in graph 0 and {tuple(shapes[other])} in graph {other})"
+        raise GraphError(f"{why}. Explain graphs of one kind together.") from error
 
 
 def stackable(graphs: Any) -> Sequence[Data]:
@@ -67,17 +59,13 @@ def graph_list(graphs: Any) -> list[Data]:
         if not isinstance(item, Data):
             raise GraphError(
                 "`graphs` must hold torch_geometric Data: one, a list, a dataset or a loader (got "
-                f"{type(item).__name__}). Read the graphs first, and pass those of several kinds "
-                "(HeteroData) to a model of such graphs, or `to_homogeneous()`."
+                f"{type(item).__name__}). Pass HeteroData to a model of several kinds of nodes."
             )
         try:
             singles += item.to_data_list() if isinstance(item, Batch) else [item]
-        except Exception:  # one made by hand, or changed since
-            raise GraphError(
-                "`graphs` must hold batches that can be taken apart (got a Batch made by hand, or "
-                "changed after it was joined). Build it with Batch.from_data_list([...]), or pass "
-                "a list of Data."
-            ) from None
+        except Exception:
+            why = "`graphs` must hold batches that can be taken apart (got one made by hand)."
+            raise GraphError(f"{why} {_BUILD}") from None
     if not singles:
         raise GraphError("`graphs` must hold at least one graph (got none).")
     for number, graph in enumerate(singles):
@@ -96,29 +84,30 @@ def check_graph(data: Data) -> None:
     """
     for key, value in data.to_dict().items():
         if isinstance(value, Tensor) and value.is_meta:
+            raise GraphError(f"`{key}` must hold numbers (got none, on the device meta).")
+        if key not in (*_UNITS, "edge_index") or value is None:
+            continue
+        if not isinstance(value, Tensor) or value.layout != torch.strided:
+            got = getattr(value, "layout", type(value).__name__)
             raise GraphError(
-                f"`{key}` must hold numbers (got a tensor on the device meta, without numbers). "
-                "Make it on another device."
+                f"`{key}` must be a dense tensor (got {got}). Convert it with torch.as_tensor(), "
+                "a sparse adjacency with torch_geometric.utils.to_edge_index()."
             )
-        if key in (*_UNITS, "edge_index") and value is not None:
-            _check_type(key, value)
+        if value.dim() == 0:  # PyG could not count by it
+            unit = _UNITS.get(key, "edge")
+            raise GraphError(f"`{key}` must have one row per {unit} (got a single number).")
     edges = data.get("edge_index")
     if edges is None or edges.dim() != 2 or edges.size(0) != 2:
+        got = "none" if edges is None else f"shape {tuple(edges.shape)}"
         raise GraphError(
-            "`edge_index` must be a tensor of shape [2, E] (got "
-            f"{'none' if edges is None else f'shape {tuple(edges.shape)}'}). No edges are [2, 0]; "
-            "convert a sparse adjacency with torch_geometric.utils.to_edge_index()."
+            f"`edge_index` must be a tensor of shape [2, E] (got {got}). No edges are [2, 0]."
         )
     if edges.dtype != torch.long:
-        raise GraphError(
-            f"`edge_index` must have dtype torch.long (got {edges.dtype}). Use `.long()`."
-        )
+        got = str(edges.dtype)
+        raise GraphError(f"`edge_index` must have dtype torch.long (got {got}). Use `.long()`.")
     size = 0 if data.num_nodes is None else data.num_nodes
     if not isinstance(size, int) or size < 0:
-        raise GraphError(
-            f"`num_nodes` must be a whole number (got {type(size).__name__}). Leave it out where "
-            "there is `x`."
-        )
+        raise GraphError(f"`num_nodes` must be a whole number (got {type(size).__name__}).")
     if isinstance(data.get("x"), Tensor) and data.x.device != edges.device:
         raise GraphError(
             f"`x` must be on the device of `edge_index`, {edges.device} (got {data.x.device}). "
@@ -145,22 +134,6 @@ def check_graph(data: Data) -> None:
         )
 
 
-def _check_type(key: str, value: Any) -> None:
-    if not isinstance(value, Tensor):
-        raise GraphError(
-            f"`{key}` must be a tensor (got {type(value).__name__}). Convert it with "
-            "torch.as_tensor()."
-        )
-    if value.layout != torch.strided:
-        raise GraphError(
-            f"`{key}` must be a dense tensor (got {value.layout}). Convert it with to_dense(), "
-            "a sparse adjacency with torch_geometric.utils.to_edge_index()."
-        )
-    if value.dim() == 0:  # PyG could not count by it
-        unit = _UNITS.get(key, "edge")
-        raise GraphError(f"`{key}` must have one row per {unit} (got a single number).")
-
-
 def _check_vectors(batch: Batch) -> None:
     """Raises `GraphError` unless the graphs of a user's batch lie side by side, edges within."""
     home, ptr, edges = batch.get("batch"), batch.get("ptr"), batch.edge_index
@@ -169,26 +142,21 @@ def _check_vectors(batch: Batch) -> None:
         if not is_whole or bool((value < 0).any()):
             raise GraphError(
                 f"`{name}` must be a vector of whole numbers of at least 0 (got "
-                f"{type(value).__name__}). Build the batch with Batch.from_data_list([...])."
+                f"{type(value).__name__}). {_BUILD}"
             )
     sizes = torch.bincount(home, minlength=ptr.numel() - 1)
     counts = home.numel() == batch.num_nodes and torch.equal(sizes.cumsum(0), ptr[1:])
     if not counts or bool((home[1:] < home[:-1]).any()):
         raise GraphError(
-            f"`batch` and `ptr` must count the same {batch.num_nodes} nodes, those of a graph side "
-            f"by side (got {home.numel()} in `batch`, {ptr.tolist()[-1]} in `ptr`, or an unsorted "
-            "`batch`). Build the batch with Batch.from_data_list([...])."
+            f"`batch` and `ptr` must count the same {batch.num_nodes} nodes, sorted by graph (got "
+            f"{home.numel()} in `batch`, {ptr.tolist()[-1]} in `ptr`). {_BUILD}"
         )
     if bool((home[edges[0]].diff() < 0).any()):
+        why = "`edge_index` must hold the edges of a graph side by side (got several in turn)."
+        raise GraphError(f"{why} {_BUILD}")
+    leaving = (home[edges[0]] != home[edges[1]]).nonzero().view(-1).tolist()
+    if leaving:
         raise GraphError(
-            "`edge_index` must hold the edges of a graph side by side (got edges of several graphs "
-            "in turn). Build the batch with Batch.from_data_list([...])."
-        )
-    leaving = (home[edges[0]] != home[edges[1]]).nonzero().view(-1)
-    if leaving.numel():
-        edge = int(leaving[0])
-        raise GraphError(
-            f"`edge_index` must join nodes of one graph (got edge {edge} from graph "
-            f"{int(home[edges[0, edge]])} to graph {int(home[edges[1, edge]])}). A graph of the "
-            "batch has node numbers beyond its nodes: check it alone."
+            f"`edge_index` must join nodes of one graph (got edge {leaving[0]} between two). A "
+            "graph of the batch has node numbers beyond its nodes: check it alone."
         )

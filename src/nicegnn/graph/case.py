@@ -32,11 +32,7 @@ class Bonds:
 
 
 def find_bonds(
-    edge_index: Tensor,
-    edge_batch: Tensor,
-    *,
-    undirected: bool = True,
-    kind: Tensor | None = None,
+    edge_index: Tensor, edge_batch: Tensor, undirected: bool = True, kind: Tensor | None = None
 ) -> Bonds:
     """Groups directed edges between the same two nodes into bonds, ordered by first appearance.
 
@@ -63,19 +59,13 @@ def edge_slots(edge_batch: Tensor, num_graphs: int) -> Tensor:
 
 
 def rank_within(score: Tensor, batch: Tensor, num_graphs: int) -> Tensor:
-    """Returns the rank of each item in its graph, 0 for the highest score, ``[M]``.
-
-    Equal scores keep their order.
-    """
+    """Returns the rank of each item in its graph, 0 for the highest; ties keep their order."""
     by_score = score.argsort(descending=True, stable=True)
     return _places(by_score[batch[by_score].argsort(stable=True)], batch, num_graphs)
 
 
 def shared_rank(score: Tensor, batch: Tensor, num_graphs: int) -> Tensor:
-    """Returns the rank of each item in its graph, 1 for the highest score, ``[M]``.
-
-    Equal scores share the best of their ranks, as in sports: 1, 2, 2, 4.
-    """
+    """Like `rank_within`, from 1; equal scores share the best of their ranks: 1, 2, 2, 4."""
     rank = rank_within(score, batch, num_graphs)
     if rank.numel() == 0:
         return rank
@@ -175,25 +165,17 @@ class Case:
         return gate[..., self.bonds.edge_bond]
 
 
-def make_case(
-    batch: Batch,
-    *,
-    rows: Tensor | None = None,
-    reached_edge: Tensor | None = None,
-    undirected: bool = True,
-) -> Case:
+def make_case(batch: Batch, *, undirected: bool = True) -> Case:
     """Prepares a batch of graphs, or of computation graphs of explained nodes.
 
-    The explained rows are ``batch.root_index`` by default, or row g for graph g. The directed edges
-    that can influence them are ``batch.edge_reached`` by default, ``[E]``, or all.
+    The explained rows are ``batch.root_index``, or row g for graph g. The directed edges that can
+    influence them are ``batch.edge_reached``, ``[E]``, or all.
     """
-    rows = batch.get("root_index") if rows is None else rows
-    reached_edge = batch.get("edge_reached") if reached_edge is None else reached_edge
+    rows, reached_edge = batch.get("root_index"), batch.get("edge_reached")
     edge_batch = batch.batch[batch.edge_index[0]]
     bonds = find_bonds(batch.edge_index, edge_batch, undirected=undirected)
-    if reached_edge is None:
-        reached = torch.ones_like(bonds.batch, dtype=torch.bool)
-    else:
+    reached = torch.ones_like(bonds.batch, dtype=torch.bool)
+    if reached_edge is not None:
         reached = bonds.sum(reached_edge.float()) > 0
     if rows is None:
         rows = torch.arange(batch.num_graphs, device=batch.edge_index.device)

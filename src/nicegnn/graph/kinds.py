@@ -5,6 +5,7 @@ All bookkeeping is done on the one graph; the model is called with the kinds apa
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -30,6 +31,10 @@ class Column:
     key: str  # attribute of the kind
     name: str  # attribute of the one graph
     tail: tuple[int, ...]  # shape of a row
+
+    @property
+    def width(self) -> int:
+        return math.prod(self.tail)
 
 
 @dataclass(frozen=True)
@@ -69,36 +74,33 @@ class Kinds:
         return cls(tuple(nodes), tuple(edges), tuple(columns.values()), tuple(order))
 
     def holding(self, graphs: Sequence[HeteroData]) -> Kinds:
-        """Returns the same kinds, if these graphs have no others."""
         other = Kinds.of(graphs)
         new = {*other.nodes, *other.edges, *other.columns} - {*self.nodes, *self.edges}
         if new := new - {*self.columns}:
-            raise GraphError(
-                "`graphs` must have the kinds and widths of the background (these are new: "
-                f"{sorted(map(str, new))[:3]}). Record a background of such graphs."
-            )
+            why = "`graphs` must have the kinds and widths of the background"
+            raise GraphError(f"{why} (these are new: {sorted(map(str, new))[:3]}).")
         return self
 
     def join(self, graph: HeteroData) -> Data:
         """Returns the one graph: nodes kind by kind, and edges kind by kind."""
-        sizes = [_num_nodes(graph, kind) for kind in self.nodes]
+        sizes = [_size(graph, kind) for kind in self.nodes]
         first = dict(zip(self.nodes, torch.tensor([0, *sizes]).cumsum(0).tolist(), strict=False))
         index = [_edge_index(graph, kind, first) for kind in self.edges]
-        counts = {kind: one.size(1) for kind, one in zip(self.edges, index, strict=True)}
-        counts_of: dict[Any, int] = {**dict(zip(self.nodes, sizes, strict=True)), **counts}
+        counts = [one.size(1) for one in index]
+        size_of = dict[Any, int](zip(self.nodes + self.edges, sizes + counts, strict=True))
         whole = torch.cat(index, dim=1) if index else torch.empty(2, 0, dtype=torch.long)
-        out = Data(edge_index=whole, num_nodes=sum(sizes))
-        device = whole.device
-        out.node_type = _numbered(sizes, device)
-        out.edge_type = _numbered(list(counts.values()), device)
+        out, device = Data(edge_index=whole, num_nodes=sum(sizes)), whole.device
+        for key, numbers in (("node_type", sizes), ("edge_type", counts)):
+            number = torch.arange(len(numbers), device=device)
+            out[key] = number.repeat_interleave(torch.tensor(numbers, device=device))
         for name in dict.fromkeys(column.name for column in self.columns):
             columns = {c.kind: c for c in self.columns if c.name == name}
-            width = max(_width(c) for c in columns.values())
+            width = max(c.width for c in columns.values())
             parts = []
             for kind in self.nodes if isinstance(next(iter(columns)), str) else self.edges:
                 part = _attributes(graph, kind).get(columns[kind].key) if kind in columns else None
                 if part is None:
-                    part = torch.zeros(counts_of[kind], width, device=device)
+                    part = torch.zeros(size_of[kind], width, device=device)
                 wide = part.flatten(1) if part.dim() > 1 else part.unsqueeze(1)
                 parts.append(torch.nn.functional.pad(wide, (0, width - wide.size(1))))
             dtype = next((p.dtype for p in parts if p.dtype != torch.float32), torch.float32)
@@ -120,20 +122,15 @@ class Kinds:
             setattr(index, ORIGIN, own)
             out[ends].edge_index = index
         for column in self.columns:
-            values = batch[column.name][rows[column.kind]][:, : _width(column)]
+            values = batch[column.name][rows[column.kind]][:, : column.width]
             out[column.kind][column.key] = values.reshape(-1, *column.tail)
         return out
 
     def of_each(self, graph: HeteroData, value: Tensor, side: str) -> dict[Any, Tensor]:
         """Returns values of the ``"nodes"`` or ``"edges"`` of `join` for each kind."""
-        if side == "nodes":
-            names: Sequence[Any] = self.nodes
-            sizes = [_num_nodes(graph, kind) for kind in self.nodes]
-        else:
-            names = self.edges
-            sizes = [graph[k].edge_index.size(1) if k in graph.edge_types else 0 for k in names]
-        parts = zip(names, torch.split(value, sizes), strict=True)
-        return {kind: part for kind, part in parts if kind in graph.node_types + graph.edge_types}
+        kept: set[Any] = {*graph.node_types, *graph.edge_types}
+        kinds = [kind for kind in (self.nodes if side == "nodes" else self.edges) if kind in kept]
+        return dict(zip(kinds, torch.split(value, [_size(graph, k) for k in kinds]), strict=True))
 
     def answers(self, output: Any, batch: Batch) -> Any:
         """Returns rows for all nodes from output that has them for one kind, ``[V, C]``."""
@@ -161,18 +158,13 @@ def _attributes(graph: HeteroData, kind: Any) -> dict[str, Tensor]:
     """Returns the attributes of one kind that have a row per node or edge."""
     if kind not in graph.node_types and kind not in graph.edge_types:
         return {}
-    size = _num_nodes(graph, kind) if isinstance(kind, str) else graph[kind].edge_index.size(1)
-    return {
-        key: value
-        for key, value in graph[kind].items()
-        if key not in _NOT_KEPT
-        and isinstance(value, Tensor)
-        and value.dim() > 0
-        and value.size(0) == size
-    }
+    held = {k: v for k, v in graph[kind].items() if k not in _NOT_KEPT and isinstance(v, Tensor)}
+    return {k: v for k, v in held.items() if v.dim() > 0 and len(v) == _size(graph, kind)}
 
 
-def _num_nodes(graph: HeteroData, kind: str) -> int:
+def _size(graph: HeteroData, kind: Any) -> int:
+    if not isinstance(kind, str):
+        return int(graph[kind].edge_index.size(1))
     number = graph[kind].num_nodes if kind in graph.node_types else 0
     if number is None:
         raise GraphError(f"Nodes of the kind {kind!r} must have `x` or `num_nodes` (got neither).")
@@ -190,21 +182,10 @@ def _edge_index(graph: HeteroData, kind: EdgeType, first: Mapping[str, int]) -> 
             f"{type(index).__name__}). Convert a sparse adjacency with to_edge_index()."
         )
     for end, side in zip(index, (kind[0], kind[2]), strict=True):
-        size = _num_nodes(graph, side)
+        size = _size(graph, side)
         if end.numel() and not 0 <= int(end.min()) <= int(end.max()) < size:
             raise GraphError(
                 f"`edge_index` of {kind} must hold numbers of its {side!r} nodes, 0 to {size - 1} "
                 f"(got {int(end.min())} to {int(end.max())})."
             )
-    shift = torch.tensor([[first[kind[0]]], [first[kind[2]]]], device=index.device)
-    return index + shift
-
-
-def _numbered(sizes: Sequence[int], device: torch.device) -> Tensor:
-    """Returns the number of the kind of each item, ``[n]``."""
-    number = torch.arange(len(sizes), device=device)
-    return number.repeat_interleave(torch.tensor(sizes, device=device))
-
-
-def _width(column: Column) -> int:
-    return int(torch.Size(column.tail).numel())
+    return index + torch.tensor([[first[kind[0]]], [first[kind[2]]]], device=index.device)

@@ -30,15 +30,14 @@ class GraphStack:
         *,
         wanted: Callable[[str], bool] | None = None,
     ) -> None:
-        own_way: Any = getattr(graphs, "batch", None)
-        whole: Batch = graphs
+        whole: Any = graphs
         if not isinstance(graphs, Batch):
+            own_way: Any = getattr(graphs, "batch", None)
             whole = own_way() if callable(own_way) else collate(graphs)
         edge_batch = whole.batch[whole.edge_index[0]]
         counts = torch.bincount(edge_batch, minlength=whole.num_graphs)
-        number = torch.arange(whole.num_graphs + 1, device=counts.device)
         starts = {"node": whole.ptr, "edge": nn.functional.pad(counts.cumsum(0), (1, 0))}
-        starts["graph"] = number
+        starts["graph"] = torch.arange(whole.num_graphs + 1, device=counts.device)
         slices: dict[str, Any] = getattr(whole, "_slice_dict", None) or {}
         self._values: dict[str, Value] = {}
         self._lists: dict[str, list[Any]] = {}
@@ -54,28 +53,14 @@ class GraphStack:
             elif (found := _rows_of(whole, key, value, slices.get(key), starts)) is None:
                 self.lost.add(key)
             else:
-                self._values[key] = found._replace(
-                    rows=found.rows.to(device), start=found.start.to(device)
-                )
+                start, rows = found.start.to(device), found.rows.to(device)
+                self._values[key] = found._replace(rows=rows, start=start)
         self._ptr, self._edge_ptr = starts["node"].to(device), starts["edge"].to(device)
+        self.num_nodes, self.num_edges = self._ptr.diff(), self._edge_ptr.diff()  # [G] each
+        self.is_complete = not self.lost  # whether batches have all attributes of their graphs
 
     def __len__(self) -> int:
         return self._ptr.numel() - 1
-
-    @property
-    def is_complete(self) -> bool:
-        """Whether batches have all attributes of their graphs."""
-        return not self.lost
-
-    @property
-    def num_nodes(self) -> Tensor:
-        """Nodes of each graph, ``[G]``."""
-        return self._ptr.diff()
-
-    @property
-    def num_edges(self) -> Tensor:
-        """Directed edges of each graph, ``[G]``."""
-        return self._edge_ptr.diff()
 
     def nodes_of(self, chosen: Tensor) -> Tensor:
         """Returns the nodes of the chosen graphs."""
@@ -121,11 +106,9 @@ class GraphStack:
     ) -> Batch:
         """Returns a batch of pieces: some nodes and edges of a graph each.
 
-        Args:
-            graph: graph of each piece, ``[K]``.
-            node, edge: node and edge of the stack behind each of the pieces, ``[V]`` and ``[E]``.
-            node_piece: piece of each node, rising, ``[V]``.
-            edge_index: edges by nodes of the pieces, ``[2, E]``.
+        ``graph``, ``[K]``, is that of each piece; ``node`` and ``edge``, ``[V]`` and ``[E]``, are
+        those of the stack behind the pieces; ``node_piece``, ``[V]``, rises; ``edge_index`` counts
+        nodes of the pieces.
         """
         size = torch.bincount(node_piece, minlength=graph.numel())
         out = Batch(batch=node_piece, ptr=nn.functional.pad(size.cumsum(0), (1, 0)))

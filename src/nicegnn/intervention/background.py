@@ -14,12 +14,12 @@ from torch_geometric.data import Batch, Data
 
 from nicegnn.errors import GraphError, StoreError
 from nicegnn.graph.batch import collate, stackable
-from nicegnn.graph.case import OWN_KEYS
+from nicegnn.graph.case import OWN_KEYS, Case
 from nicegnn.graph.minibatches import GraphStack
 from nicegnn.intervention.exchange import NUM, Prototypes
-from nicegnn.intervention.intervene import CleanMessages, join_messages, record_messages
-from nicegnn.intervention.medoids import k_medoids, spread_rows
+from nicegnn.intervention.intervene import CleanMessages, record_messages
 from nicegnn.intervention.mixing import mixes_graphs
+from nicegnn.seeding import normal_rows
 from nicegnn.store import tensors_below
 from nicegnn.target.frozen_model import Target, fingerprint
 
@@ -28,6 +28,10 @@ _MOST_POINTS = 2048  # messages, or atoms, among which prototypes are looked for
 _SAMPLE = 64  # edges of a sample
 _BATCH = 512  # graphs in one pass
 _LAYERS = ("message", "mean", "sample")  # tensors of each layer, in a file
+_ROUNDS = 20  # most rounds of reassignment
+_EQUAL = 1e-3  # points that are nearer are the same but for rounding; coordinates have spread 1
+_ROWS = 128  # of distances that are worked on at a time: they fit into a cache
+_SAME = 1e-6  # relative difference of two costs that counts as rounding
 # X_d of Chemprop describes molecules, also where each of them has one atom
 _NOT_FEATURES = ("batch", "ptr", "edge_index", "pos", "num_nodes", "node_type", "X_d", *OWN_KEYS)
 
@@ -44,7 +48,6 @@ class Background:
     num_edges: int  # directed edges in them
 
     def to(self, device: torch.device) -> Background:
-        """Returns the same background on a device."""
         moved = {key: value.to(device) for key, value in self.features.items()}
         messages, sample = self.messages.to(device), self.sample.to(device)
         return replace(self, messages=messages, sample=sample, features=moved)
@@ -52,9 +55,10 @@ class Background:
     def tensors(self) -> dict[str, Tensor]:
         """Returns all tensors by name, for a file."""
         by_name = {f"feature.{key}": value for key, value in self.features.items()}
-        layers = zip(self.messages.layers, self.messages.means, self.sample.layers, strict=True)
-        for number, values in enumerate(layers):
-            by_name |= {f"{k}.{number}": v for k, v in zip(_LAYERS, values, strict=True)}
+        messages, sample = self.messages, self.sample
+        held = zip(_LAYERS, (messages.layers, messages.means, sample.layers), strict=True)
+        for name, layers in held:
+            by_name |= {f"{name}.{number}": value for number, value in enumerate(layers)}
         return {key: value.cpu().contiguous() for key, value in by_name.items()}
 
     def facts(self) -> dict[str, Any]:
@@ -85,10 +89,8 @@ class Background:
             is_right &= [v.shape for v in values] == [(int(row), *width) for row in rows]
             is_right &= len({v.dtype for v in values}) == 1 and values[0].is_floating_point()
         if not is_right:
-            raise StoreError(
-                "The tensors of a background must be those of its facts, and finite. Record it "
-                "again."
-            )
+            why = "The tensors of a background must be those of its facts, and finite."
+            raise StoreError(f"{why} Record it again.")
         layers, means, drawn = zip(*held, strict=True)
         messages = Prototypes(layers, means, names, facts["num"], kinds)
         sample = Prototypes(drawn, means, names, facts["num_sample"], kinds)
@@ -101,39 +103,27 @@ def record_background(target: Target, graphs: Iterable[Any], num: int = NUM) -> 
     """Returns the background of a model: `num` prototype edges and atoms of some graphs.
 
     Of at most 2,000 graphs, evenly spaced in the list, all clean messages are recorded; see
-    `prototype_points` for the choice among them, and `spread_rows` for the sample. Labels are not
-    read.
+    `prototype_points` for the choice among them. Labels are not read.
     """
     listed: Sequence[Data] = list(stackable(graphs))
     read = min(len(listed), _MOST_GRAPHS)
     chosen = [listed[place * len(listed) // read] for place in range(read)]
     work = target.private()
-    size, like = _batch_size(work, chosen), next(work.model.parameters(), torch.zeros(1))
-    recorded, batches = [], []
-    kind = torch.zeros(0, dtype=torch.long, device=target.device)  # of edges
-    for first in range(0, read, size):
-        batch = collate(chosen[first : first + size])
-        if batch.edge_index.device != target.device:  # PyG's `to` walks through lists of words
-            batch = batch.to(target.device)
-        batches.append(batch)
-        if batch.edge_index.numel():
-            gate = like.new_ones(batch.edge_index.size(1))
-            call = partial(work.call, batch)
-            recorded.append(record_messages(work.model, call, gate, batch.edge_index))
-            own = work.edge_kind(batch)
-            kind = torch.cat([kind, batch.edge_index.new_zeros(len(gate)) if own is None else own])
-    if not recorded:
-        raise GraphError(
-            f"`background` must hold graphs with edges (got none in {read} graphs). Pass graphs "
-            "like those that the model was trained on."
-        )
-    clean = join_messages(recorded)
+    size = _batch_size(work, chosen)
+    batches = [collate(chosen[first : first + size]) for first in range(0, read, size)]
+    if batches[0].edge_index.device != target.device:  # PyG's `to` walks through lists of words
+        batches = [batch.to(target.device) for batch in batches]
+    joined = [batch for batch in batches if batch.edge_index.numel()]
+    if not joined:
+        why = f"`background` must hold graphs with edges (got none in {read} graphs)."
+        raise GraphError(f"{why} Pass graphs like those that the model was trained on.")
+    clean = record_batches(work, joined)
+    found = [(work.edge_kind(batch), batch.edge_index[0]) for batch in joined]
+    kind = torch.cat([torch.zeros_like(ends) if own is None else own for own, ends in found])
     layers = _whole_calls(clean)
     if not all(bool(torch.isfinite(layer).all()) for layer in layers):
-        raise GraphError(
-            "`background` must hold graphs for which the model sends finite messages (got NaN or "
-            "infinite ones). Leave such graphs out."
-        )
+        why = "`background` must hold graphs for which the model sends finite messages"
+        raise GraphError(f"{why} (got NaN or infinite ones). Leave such graphs out.")
     kinds = max(int(kind.max()) + 1, target.num_kinds[1])
     points = prototype_points(layers, kind, kinds)
     medoids = k_medoids(points, kind, kinds, num, _MOST_POINTS)  # [T, K]
@@ -150,34 +140,29 @@ def record_background(target: Target, graphs: Iterable[Any], num: int = NUM) -> 
 @torch.no_grad()
 def _batch_size(target: Target, graphs: Sequence[Data]) -> int:
     """Returns how many graphs a pass can have; one if the model mixes them."""
-    if not target.is_batched:
-        return 1
     few = [graph for graph in graphs if graph.edge_index.numel()][:3]
-    if not few:
-        return _BATCH
+    if not target.is_batched or not few:
+        return _BATCH if target.is_batched else 1
     batch = collate(few).to(target.device)
     stack = GraphStack(batch, target.device, wanted=target.may_read)
     return 1 if mixes_graphs(target, stack, target.call(batch)) else _BATCH
 
 
-def own_prototypes(
-    clean: CleanMessages,
-    edge_batch: Tensor,
-    num_graphs: int,
-    kind: Tensor | None = None,
-    num_kinds: int = 1,
-    *,
-    num: int = NUM,
-) -> Prototypes:
-    """Returns prototypes of each graph among its own edges, from the clean messages of a batch.
+def record_batches(target: Target, batches: Sequence[Batch]) -> CleanMessages:
+    """Returns the clean messages of some batches, side by side."""
+    calls = [(partial(target.call, batch), batch.edge_index) for batch in batches]
+    parts = [record_messages(target.model, *call) for call in calls]
+    layers = [torch.cat(layer) for layer in zip(*(one.layers for one in parts), strict=True)]
+    counts = [sum(of_layer) for of_layer in zip(*(one.counts for one in parts), strict=True)]
+    return CleanMessages(layers, parts[0].names, parts[0].turns, counts)
 
-    Edges of a ``kind``, ``[E]``, have those of their kind.
-    """
+
+def own_prototypes(clean: CleanMessages, case: Case, num: int = NUM) -> Prototypes:
+    """Returns prototypes of each graph, and kind, among its own edges."""
     layers = _whole_calls(clean)
-    home = edge_batch * num_kinds + (0 if kind is None else kind)
-    num_sets = num_graphs * num_kinds
-    rows = prototype_rows(layers, home, num_sets, num)
-    return _taken(clean.names, layers, home, rows, num_kinds)
+    home = case.edge_batch * case.num_kinds + (0 if case.kind is None else case.kind)
+    rows = prototype_rows(layers, home, case.num_graphs * case.num_kinds, num)
+    return _taken(clean.names, layers, home, rows, case.num_kinds)
 
 
 def _taken(
@@ -224,14 +209,9 @@ def prototype_points(values: Sequence[Tensor], home: Tensor, num_sets: int) -> T
 
 def atom_kinds(target: Target, batch: Batch) -> dict[str, Tensor]:
     """Returns what atoms bring along: attributes of nodes that the model may read, ``[V, ...]``."""
-    return {
-        key: value
-        for key, value in batch.to_dict().items()
-        if isinstance(value, Tensor)
-        and key not in _NOT_FEATURES
-        and batch.is_node_attr(key)
-        and target.may_read(key)
-    }
+    held = {k: v for k, v in batch.to_dict().items() if isinstance(v, Tensor)}
+    kept = [key for key in held if key not in _NOT_FEATURES and batch.is_node_attr(key)]
+    return {key: held[key] for key in kept if target.may_read(key)}
 
 
 def _whole_calls(clean: CleanMessages) -> list[Tensor]:
@@ -268,3 +248,102 @@ def prototype_rows(values: Sequence[Tensor], home: Tensor, num_sets: int, num: i
     """Returns the rows of ``values`` that are the prototypes of each set, ``[S, K]``."""
     points = prototype_points(values, home, num_sets)
     return k_medoids(points, home, num_sets, num, _MOST_POINTS)
+
+
+def k_medoids(points: Tensor, home: Tensor, num_sets: int, num: int, most: int = 512) -> Tensor:
+    r"""Returns ``num`` central points of each set, as numbers of points, ``[B, K]``.
+
+    .. math:: \min_{b_1 \dots b_K} \sum_i \min_k \| z_i - z_{b_k} \|_2
+
+    Symbols: :math:`z` -> ``points``, ``[n, D]``, with coordinates of about spread 1; set of each
+    point -> ``home``, ``[n]``; :math:`b` -> the result.
+
+    Medoids are added one by one, each where it lowers the sum most (BUILD of Kaufman and
+    Rousseeuw); then points go to their nearest medoid, and medoids to the middle of their points,
+    until nothing changes. A projection of the points breaks ties, so that their order does not
+    matter; of a set of more than ``most`` points, evenly spaced ones along it are looked at. A set
+    with fewer different points than ``num`` repeats them in turn; an empty one has the number -1.
+    """
+    key = points.double() @ _direction(points)  # [n]
+    member, present = _thinned(key, home, num_sets, most)  # [B, S] each
+    if member.size(1) == 0:
+        return home.new_full((num_sets, num), -1)
+    z, key = points.double()[member], key[member]
+    distance = torch.cdist(z, z)  # [B, S, S]
+    distance.masked_fill_(distance < _EQUAL, 0.0)
+    distance.masked_fill_(~present.unsqueeze(1), 0.0)  # what is no point costs nothing
+    medoid, number = _build(distance, present, key, num)
+    medoid = _alternate(distance, present, key, medoid)
+    turn = torch.arange(num, device=home.device).expand_as(medoid)
+    medoid = medoid.gather(1, turn % number.unsqueeze(1).clamp(min=1))
+    row = member.gather(1, medoid)
+    return torch.where((number > 0).unsqueeze(1), row, -1)
+
+
+def spread_rows(points: Tensor, num: int) -> Tensor:
+    """Returns rows that are evenly spaced along a projection of the points, ``[num]`` at most."""
+    key = points.double() @ _direction(points)
+    num = min(num, key.numel())
+    place = (2 * torch.arange(num, device=key.device) + 1) * key.numel() // (2 * num)
+    return key.argsort(stable=True)[place]
+
+
+def _direction(points: Tensor) -> Tensor:
+    """Returns a fixed direction, ``[D]``."""
+    zero = torch.zeros(1, dtype=torch.long)
+    return normal_rows(0, zero, zero, points.size(1))[0].double().to(points.device)
+
+
+def _thinned(key: Tensor, home: Tensor, num_sets: int, most: int) -> tuple[Tensor, Tensor]:
+    """Returns the points of each set that are looked at, in order of their keys, and a mask."""
+    order = key.argsort(stable=True)
+    order = order[home[order].argsort(stable=True)]  # by set, then by key
+    size = torch.bincount(home, minlength=num_sets)
+    start = size.cumsum(0) - size
+    taken = size.clamp(max=most)
+    column = torch.arange(int(taken.max()) if num_sets else 0, device=home.device)
+    present = column < taken.unsqueeze(1)
+    step = column * size.unsqueeze(1) // taken.unsqueeze(1).clamp(min=1)
+    place = (start.unsqueeze(1) + step).clamp(max=max(0, order.numel() - 1))
+    return torch.where(present, order[place], 0) if order.numel() else place, present
+
+
+def _cheapest(cost: Tensor, allowed: Tensor, key: Tensor) -> tuple[Tensor, Tensor]:
+    """Returns the allowed point of least cost in each row, and that cost; key breaks ties."""
+    cost = cost.masked_fill(~allowed, torch.inf)
+    least = cost.amin(-1, keepdim=True)
+    is_least = cost <= least + _SAME * least.abs() + 1e-12
+    return key.masked_fill(~is_least, -torch.inf).argmax(-1), least.squeeze(-1)
+
+
+def _build(distance: Tensor, present: Tensor, key: Tensor, num: int) -> tuple[Tensor, Tensor]:
+    """Returns the first medoids of each set, ``[B, K]``, and how many of them differ, ``[B]``."""
+    chosen: list[Tensor] = []
+    nearest = distance.new_full(present.shape, torch.inf).masked_fill(~present, 0.0)  # [B, S]
+    number = torch.zeros_like(present[:, 0], dtype=torch.long)
+    before = distance.new_full((present.size(0),), torch.inf)
+    for _ in range(num):
+        rows, limit = torch.split(distance, _ROWS, dim=1), nearest.unsqueeze(1)
+        cost = torch.cat([torch.minimum(block, limit).sum(2) for block in rows], dim=1)  # [B, S]
+        best, least = _cheapest(cost, present, key)
+        number += (least < before * (1 - _SAME) - 1e-12) & present[:, 0]
+        row = distance.gather(1, best.view(-1, 1, 1).expand(-1, 1, distance.size(2))).squeeze(1)
+        nearest, before = torch.minimum(nearest, row), least
+        chosen.append(best)
+    return torch.stack(chosen, dim=1), number
+
+
+def _alternate(distance: Tensor, present: Tensor, key: Tensor, medoid: Tensor) -> Tensor:
+    """Moves medoids to the middle of their points until nothing changes, ``[B, K]``."""
+    for _ in range(_ROUNDS):
+        to_medoid = distance.gather(2, medoid.unsqueeze(1).expand(-1, distance.size(1), -1))
+        is_near = to_medoid <= to_medoid.amin(2, keepdim=True) * (1 + _SAME) + 1e-12
+        cluster = is_near.to(torch.uint8).argmax(2)  # the first of equally near ones, [B, S]
+        is_in = torch.nn.functional.one_hot(cluster, medoid.size(1)).bool() & present.unsqueeze(2)
+        cost = (distance @ is_in.to(distance)).transpose(1, 2)  # of each point, [B, K, S]
+        moved, least = _cheapest(cost, is_in.transpose(1, 2), key.unsqueeze(1).expand_as(cost))
+        moved = torch.where(least.isinf(), medoid, moved)  # a repeated medoid has no points
+        if torch.equal(moved, medoid):
+            break
+        medoid = moved
+    return medoid

@@ -30,25 +30,15 @@ class Prototypes:
     num: int  # prototypes of a graph and a kind of edge, K
     kinds: int = 1  # kinds of edges with prototypes of their own, T
 
-    @property
-    def is_shared(self) -> bool:
-        """Whether all graphs have the same prototypes."""
-        return self.means[0].size(0) == self.kinds
-
     def row(self, graph: Tensor | None, number: Tensor, kind: Tensor | None = None) -> Tensor:
         """Returns the rows of numbered prototypes, ``[E]``; numbers beyond K begin again."""
         row = number % self.num
         if kind is not None and self.kinds > 1:
             row = row + kind * self.num
-        return row if self.is_shared or graph is None else row + graph * self.kinds * self.num
-
-    def of(self, site: Site, like: Tensor) -> tuple[Tensor, Tensor]:
-        """Returns all prototypes of a propagation, and their means, as messages `like`."""
-        check_recorded(self, site.layer, site.name, like, "Record a background with this model.")
-        return self.layers[site.layer].to(like), self.means[site.layer].to(like)
+        is_shared = self.means[0].size(0) == self.kinds  # by all graphs
+        return row if is_shared or graph is None else row + graph * self.kinds * self.num
 
     def to(self, device: torch.device) -> Prototypes:
-        """Returns the same prototypes on a device."""
         layers, means = (tuple(v.to(device) for v in part) for part in (self.layers, self.means))
         return replace(self, layers=layers, means=means)
 
@@ -64,14 +54,8 @@ class Exchange:
 
     By default nothing is random: draw k exchanges with prototype k, for all edges alike. With
     ``each="edge"`` every edge and draw has a prototype of its own, drawn by the seed, the same in
-    all layers.
-
-    Without ``prototypes`` a query takes ``num`` of them from the clean messages of each graph
-    itself.
-
-    Note:
-        Between the ends, means and covariances of a layer's messages are kept, and with them their
-        mean square; a message that no edge sends can occur there. `docs/method.md` has the proof.
+    all layers. Without ``prototypes`` a query takes ``num`` of them from each graph itself. Between
+    the ends, means and covariances of a layer's messages are kept, see `docs/method.md`.
     """
 
     def __init__(
@@ -89,7 +73,6 @@ class Exchange:
 
     @property
     def is_random(self) -> bool:
-        """Whether draws depend on the seed."""
         return self.each == "edge"
 
     @property
@@ -99,27 +82,25 @@ class Exchange:
 
     def having(self, prototypes: Prototypes) -> Exchange:
         """Returns the same exchange with prototypes."""
-        about = prototypes.num, self.each, self.seed, self.anchor
-        return Exchange(prototypes, *about)
+        return Exchange(prototypes, prototypes.num, self.each, self.seed, self.anchor)
 
     def __call__(self, message: Tensor, gate: Tensor, site: Site) -> Tensor:
         if self.prototypes is None:
-            raise InterventionError(
-                "Exchange must have prototypes (got none). Record them: "
-                "Exchange(record_background(model, graphs).messages)."
-            )
-        prototypes, mean = self.prototypes.of(site, message)
-        number = site.draw
+            why = "Exchange must have prototypes (got none). Record them"
+            raise InterventionError(f"{why}: Exchange(record_background(model, graphs).messages).")
+        known, layer = self.prototypes, site.layer
+        check_recorded(known, layer, site.name, message, "Record a background with this model.")
+        prototypes, mean, number = known.layers[layer].to(message), known.means[layer], site.draw
         if self.is_random:
             seed = mix(self.seed, "exchange", site.stream)
-            number = whole_numbers(seed, site.draw, site.slot, self.prototypes.num)
-        row = self.prototypes.row(site.graph, number, site.kind)
+            number = whole_numbers(seed, site.draw, site.slot, known.num)
+        row = known.row(site.graph, number, site.kind)
         if not gate.requires_grad:
             damaged = (gate < 1).nonzero().view(-1)
             if not bool(gate.any()) or bool((gate[damaged] == 0).all()):  # nothing is mixed
                 return message.index_copy(0, damaged, prototypes[row[damaged]])
         donor, rho = prototypes[row], gate.unsqueeze(1)
-        mean = mean[row // self.prototypes.num]
+        mean = mean.to(message)[row // known.num]
         mixed = mean + safe_sqrt(rho) * (message - mean) + safe_sqrt(1 - rho) * (donor - mean)
         slope = mixed - mixed.detach()  # 0, with the gradient of the mixture
         out = torch.where(rho >= 1, message + slope, mixed)

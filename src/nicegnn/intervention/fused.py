@@ -11,8 +11,9 @@ from torch import Tensor
 
 from nicegnn.errors import ShortCutEnds
 from nicegnn.intervention.exchange import Exchange
+from nicegnn.intervention.intervene import is_anchored
 from nicegnn.intervention.mechanisms import ElementMask
-from nicegnn.intervention.parts import AtomReplacement, Chunk, PartDamage
+from nicegnn.intervention.parts import AtomReplacement, Damaged, PartDamage
 from nicegnn.intervention.query import Query
 from nicegnn.kernels.chain import Damage, clean_pass
 
@@ -25,27 +26,14 @@ KERNELS = {
 _MOST_NUMBERS = 2**20  # pooled states that are made at a time
 
 
-def in_kernels(query: Query, part: PartDamage, item: Tensor, num_draws: int) -> Iterator[Chunk]:
+def in_kernels(query: Query, part: PartDamage, item: Tensor, num_draws: int) -> Iterator[Damaged]:
     """Yields answers by kernels, chunk by chunk; items of graphs that are too large are left out.
 
-    Raises:
-        ShortCutEnds: if kernels do not know the damage, model or batch, or fail on this device.
+    Raises `ShortCutEnds` if kernels do not know damage, model or batch, or fail on this device.
     """
     package, _ = KERNELS.get(query.clean.device.type, ("", ""))
     if num_draws * item.numel() < WORTH or not package or find_spec(package) is None:
         return
-    _check_damage(query, part)
-    fused = query.shared.fused = query.shared.fused or Fused(query)
-    assert isinstance(fused, Fused)
-    item = item[fused.runner.fits(part.graph_of(query, item))]
-    draw = torch.arange(num_draws, device=item.device)
-    for some in torch.split(item, max(1, _MOST_NUMBERS // (num_draws * fused.chain.width))):
-        output = fused.outputs(query, part, some, draw.expand(some.numel(), -1))
-        yield some.repeat_interleave(num_draws), draw.repeat(some.numel()), output
-
-
-def _check_damage(query: Query, part: PartDamage) -> None:
-    """Raises `ShortCutEnds` unless kernels know this kind of damage to the model of a query."""
     mechanism, chain = query.mechanism, query.chain
     if chain is None:
         raise ShortCutEnds("Kernels do not know the model.")
@@ -54,18 +42,21 @@ def _check_damage(query: Query, part: PartDamage) -> None:
     else:
         prototypes = getattr(mechanism, "prototypes", None)
         is_known = type(mechanism) in (ElementMask, Exchange) and not query.is_random
-        is_known &= not query.is_anchored and query.case.kind is None
+        is_known &= not is_anchored(mechanism) and query.case.kind is None
         is_known &= prototypes is None or prototypes.names == chain.names
     if not is_known:
         raise ShortCutEnds("Kernels do not know this damage.")
+    fused: Fused = query.shared.fused or Fused(query)
+    query.shared.fused = fused
+    item = item[fused.runner.fits(part.graph_of(query, item))]
+    draw = torch.arange(num_draws, device=item.device)
+    for some in torch.split(item, max(1, _MOST_NUMBERS // (num_draws * chain.width))):
+        output = fused.outputs(query, part, some, draw.expand(some.numel(), -1))
+        yield Damaged(some.repeat_interleave(num_draws), draw.repeat(some.numel()), output)
 
 
 class Fused:
-    """Damaged passes over a query's batch, in kernels.
-
-    Raises:
-        ShortCutEnds: if the batch does not allow it, or the chain answers otherwise.
-    """
+    """Damaged passes over a query's batch, in kernels; raises `ShortCutEnds` if it cannot."""
 
     def __init__(self, query: Query) -> None:
         case, bonds, chain = query.case, query.case.bonds, query.chain
@@ -80,13 +71,12 @@ class Fused:
         self.runner = kernel.Passes(self.clean)
         if self.clean.loop is not None:  # a pass of the model would tell it
             loops = dict.fromkeys(chain.names, case.batch.num_nodes)
-            query.report.clean_loops.update(loops)
+            query.shared.report.clean_loops.update(loops)
         order = bonds.edge_bond.argsort(stable=True)  # edges by bond
         start = bonds.count.cumsum(0) - bonds.count
         second = order[(start + 1).clamp(max=order.numel() - 1)]
-        self.edges = torch.stack(
-            [order[start], torch.where(bonds.count == 2, second, -1)], dim=1
-        )  # [M, 2]
+        second = torch.where(bonds.count == 2, second, -1)
+        self.edges = torch.stack([order[start], second], dim=1)  # [M, 2]
 
     def outputs(self, query: Query, part: PartDamage, item: Tensor, draw: Tensor) -> Tensor:
         """Returns the raw output for each item, ``[J]``, and its draws, ``[J, N]``."""
@@ -97,9 +87,7 @@ class Fused:
             atom, row, x = item, part.row[item].gather(1, draw), part.kinds["x"].to(query.clean)
         else:
             edges = self.edges[item]
-        values = [
-            stage.sent.new_zeros(x.size(0), stage.sent.size(1)) for stage in self.clean.stages
-        ]
+        values = [one.sent.new_zeros(len(x), one.sent.size(1)) for one in self.clean.stages]
         if isinstance(query.mechanism, Exchange) and atom is none:
             prototypes = query.mechanism.prototypes
             assert prototypes is not None  # a query gives an exchange those of the graphs

@@ -20,8 +20,8 @@ class ElementMask:
 
     .. math:: \Psi_{EM,\rho_e}(m_e) = \rho_e m_e  \qquad \text{(Eq. 4)}
 
-    Symbols: :math:`m_e` -> ``message``, ``[E, F]``; :math:`\rho_e` -> ``gate``, ``[E]``. The
-    ``anchor`` says which message is :math:`m_e`, see `NoiseCorruption`.
+    Symbols: :math:`m_e` -> ``message``, ``[E, F]``; :math:`\rho_e` -> ``gate``, ``[E]``. For
+    ``anchor`` see `NoiseCorruption`.
     """
 
     is_random = False
@@ -47,15 +47,11 @@ class NoiseCorruption:
     :math:`\epsilon_e` -> ``norm * directions``, ``[E, F]``.
 
     Each edge, layer and draw has its own noise. Gradients also flow through the norm of the
-    message. Messages that are exactly zero stay zero.
-
-    Note:
-        The square roots have infinite slopes at gates of exactly 0 and 1; there we return slope 0.
+    message. The square roots have infinite slopes at gates of exactly 0 and 1; we return slope 0.
 
     Args:
-        anchor: which message is :math:`m_e`. ``"clean"`` takes that of the clean pass, as the
-            paper's notation table says: every layer then has its clean scale in expectation.
-            ``"propagated"`` takes the message that damaged states send, so noise accumulates.
+        anchor: which message is :math:`m_e`: ``"clean"`` takes that of the clean pass,
+            ``"propagated"`` the one that damaged states send, so noise accumulates.
     """
 
     is_random = True
@@ -68,8 +64,7 @@ class NoiseCorruption:
         if not gate.requires_grad:
             damaged = (gate < 1).nonzero().view(-1)
             if 2 * damaged.numel() < gate.numel():  # clean messages need no noise
-                where = site.slot[damaged], site.draw[damaged]
-                part = replace(site, slot=where[0], draw=where[1])
+                part = replace(site, slot=site.slot[damaged], draw=site.draw[damaged])
                 changed = self._damage(message[damaged], gate[damaged], part)
                 return message.index_copy(0, damaged, changed)
         return self._damage(message, gate, site)

@@ -20,11 +20,7 @@ def mixes_graphs(target: Target, stack: GraphStack, out: Tensor) -> bool:
 
     The clean output ``out`` of up to three small graphs is compared with theirs beside copies of
     them with masked messages. They differ if a normalisation has no ``batch`` or no running
-    statistics. Such a model must be run graph by graph, because all damaged copies of a graph go
-    into one batch.
-
-    Raises:
-        TargetError: if two clean answers of the same graphs differ.
+    statistics. Raises `TargetError` if two clean answers of the same graphs differ.
     """
     sizes = stack.num_edges
     if not stack.is_complete or not bool(torch.isfinite(out).all()) or int(sizes.max()) == 0:
@@ -55,10 +51,10 @@ def _refuse_random(target: Target, stack: GraphStack, out: Tensor, graphs: Tenso
     again = target.call(stack.take(graphs))
     first = out[: again.size(0)]
     if first.shape == again.shape and not is_close(again, first):
+        far = float((first - again).abs().max())
         raise TargetError(
-            "Two calls of the model on the same graph must give the same output (they differ by "
-            f"{float((first - again).abs().max()):.2g}). It draws random numbers in evaluation "
-            "mode too: use nn.Dropout, or F.dropout(..., training=self.training)."
+            f"Two calls of the model on a graph must give the same output (they differ by {far:.2g}"
+            "). Do not draw in evaluation mode: F.dropout(..., training=self.training)."
         )
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -11,20 +10,11 @@ from torch import Tensor
 from nicegnn.errors import ShortCutEnds
 from nicegnn.intervention.fused import in_kernels
 from nicegnn.intervention.neighbourhoods import in_pieces
-from nicegnn.intervention.parts import AtomReplacement, BondDamage, PartDamage, in_copies
+from nicegnn.intervention.parts import AtomReplacement, BondDamage, Damaged, PartDamage, in_copies
 from nicegnn.intervention.query import Query
 
-#: Ways to the answers, the fastest first. Each takes what it can and leaves the rest to the next;
-#: what it takes depends on the model and the batch alone, never on earlier calls.
+#: Ways to the answers, the fastest first. Each takes what it can and leaves the rest to the next.
 PATHS = (in_kernels, in_pieces, in_copies)
-
-
-class Damaged(NamedTuple):
-    """Answers for some copies of graphs, each with one bond or atom damaged."""
-
-    item: Tensor  # the damaged bond, or replaced atom, of each copy, [K]
-    draw: Tensor  # number of its draw, from 0, [K]
-    output: Tensor  # the model's raw output for the copy's graph, [K, C]
 
 
 @torch.no_grad()
@@ -40,11 +30,7 @@ def damage_each_bond(query: Query, num_draws: int, stream: int) -> Iterator[Dama
 
 @torch.no_grad()
 def replace_each_atom(query: Query, kinds: Mapping[str, Tensor], row: Tensor) -> Iterator[Damaged]:
-    """Yields the answers for all atoms and prototypes, a chunk of copies at a time.
-
-    ``kinds`` are attributes of prototype atoms by name, ``row`` the rows of each atom's prototypes
-    among them, ``[V, K]``.
-    """
+    """Yields the answers for all atoms and prototypes, see `AtomReplacement`, chunk by chunk."""
     atom = torch.arange(row.size(0), device=row.device)
     yield from _damage_each(query, AtomReplacement(kinds, row), atom, row.size(1))
 
@@ -55,9 +41,9 @@ def _damage_each(query: Query, part: PartDamage, item: Tensor, num_draws: int) -
             return
         is_left = torch.ones(int(item.max()) + 1, dtype=torch.bool, device=item.device)
         try:
-            for chunk in path(query, part, item, num_draws):
-                yield Damaged(*chunk)
-                is_left[chunk[0]] = False
+            for damaged in path(query, part, item, num_draws):
+                yield damaged
+                is_left[damaged.item] = False
         except ShortCutEnds:
             pass  # the next path takes the rest
         item = item[is_left[item]]

@@ -2,20 +2,37 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from typing import Literal, NamedTuple
 
 import torch
 from torch import Tensor
 from torch_geometric.data import Batch
 
-from nicegnn.intervention.pieces import Kind, Pieces, chunks_of
 from nicegnn.intervention.query import Query
 
-_COMPARED = 6  # items whose answers on two paths are compared
+Kind = Literal["bond", "atom"]
 
-#: Damaged bonds or replaced atoms, their draws, and raw outputs, ``[K]``, ``[K]`` and ``[K, C]``.
-Chunk = tuple[Tensor, Tensor, Tensor]
+
+class Damaged(NamedTuple):
+    """Answers for some copies of graphs, each with one bond or atom damaged."""
+
+    item: Tensor  # the damaged bond, or replaced atom, of each copy, [K]
+    draw: Tensor  # number of its draw, from 0, [K]
+    output: Tensor  # the model's raw output for the copy's graph, [K, C]
+
+
+@dataclass(frozen=True)
+class Pieces:
+    """Reached nodes and the edges between them, one piece per bond or atom, side by side."""
+
+    item: Tensor  # the damaged bond, or replaced atom, of each piece, [K]
+    node: Tensor  # node of the batch behind each node, [V]
+    node_piece: Tensor  # piece of each node, rising, [V]
+    edge: Tensor  # edge of the batch behind each edge, [E]
+    edge_index: Tensor  # by nodes of the pieces, [2, E]
+    edge_piece: Tensor  # piece of each edge, rising, [E]
 
 
 @dataclass(frozen=True)
@@ -77,12 +94,13 @@ def run_whole(query: Query, part: PartDamage, item: Tensor, draw: Tensor) -> Ten
     return output[query.case.rows[graph] - query.case.batch.ptr[graph] + copies.ptr[:-1]]
 
 
-def in_copies(query: Query, part: PartDamage, item: Tensor, num_draws: int) -> Iterator[Chunk]:
+def in_copies(query: Query, part: PartDamage, item: Tensor, num_draws: int) -> Iterator[Damaged]:
     """Yields the answers of whole copies of graphs, a chunk of them at a time."""
     item = item.repeat_interleave(num_draws)  # [K]
     draw = torch.arange(num_draws, device=item.device).repeat(item.numel() // num_draws)  # [K]
     for some in copy_chunks(query, part.graph_of(query, item)):
-        yield item[some], draw[some], run_whole(query, part, item[some], draw[some])
+        output = run_whole(query, part, item[some], draw[some])
+        yield Damaged(item[some], draw[some], output)
 
 
 def copy_chunks(query: Query, graph: Tensor) -> Iterator[slice]:
@@ -92,17 +110,9 @@ def copy_chunks(query: Query, graph: Tensor) -> Iterator[slice]:
     return (slice(k, k + 1) for k in range(graph.numel()))
 
 
-@torch.no_grad()
-def agrees(
-    query: Query,
-    part: PartDamage,
-    item: Tensor,
-    num_draws: int,
-    answer: Callable[[Tensor, Tensor], Tensor],
-) -> bool:
-    """Whether a path's ``answer`` for a few items and draws is that of whole copies."""
-    item = item[:: max(1, item.numel() // _COMPARED)][:_COMPARED]
-    # draws differ, since a prototype may be just what an item is
-    draw = torch.arange(item.numel(), device=item.device) % num_draws
-    whole = run_whole(query, part, item, draw)
-    return torch.allclose(answer(item, draw), whole, rtol=1e-3, atol=1e-3)
+def chunks_of(size: Tensor, most: int) -> Iterator[slice]:
+    """Yields slices of items whose sizes, ``[K]``, add up to about `most`."""
+    chunk, first = (size.cumsum(0) - size).div(most, rounding_mode="floor"), 0
+    for count in torch.unique_consecutive(chunk, return_counts=True)[1].tolist():
+        yield slice(first, first + count)
+        first += count

@@ -5,17 +5,16 @@ from __future__ import annotations
 import copy
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from functools import partial
 from typing import Any
 
 import torch
 from torch import Tensor
 from torch_geometric.data import Batch
 
-from nicegnn.errors import GraphError, ShortCutEnds, TargetError
+from nicegnn.errors import GraphError, TargetError
 from nicegnn.graph.case import OWN_KEYS, Case
 from nicegnn.graph.minibatches import GraphStack
-from nicegnn.intervention.background import own_prototypes
+from nicegnn.intervention.background import own_prototypes, record_batches
 from nicegnn.intervention.exchange import Exchange, Prototypes
 from nicegnn.intervention.intervene import (
     CleanMessages,
@@ -23,11 +22,9 @@ from nicegnn.intervention.intervene import (
     Mechanism,
     intervene,
     is_anchored,
-    join_messages,
-    record_messages,
 )
 from nicegnn.intervention.mixing import mixes_graphs
-from nicegnn.kernels.chain import Chain, read_chain
+from nicegnn.kernels.chain import read_chain
 from nicegnn.target.frozen_model import LINKS, Target
 from nicegnn.target.message_layers import capture_states
 
@@ -43,8 +40,6 @@ class SharedState:
     report: InterventionReport = field(default_factory=InterventionReport)
     clean: CleanMessages | None = None
     own: Prototypes | None = None  # of the graphs themselves
-    stack: GraphStack | None = None
-    singles: list[Batch] = field(default_factory=list)  # graphs, for models that take one at a time
     follower: Any = None  # see `neighbourhoods.Follower`
     fused: Any = None  # see `fused.Fused`
     watch: Callable[[int, int], None] = lambda done, total: None  # told of bonds that are done
@@ -73,51 +68,51 @@ class Query:
         if (kind := target.edge_kind(case.batch)) is not None:
             case = case.with_kinds(kind, max(int(kind.max()) + 1, target.num_kinds[1]))
         self.target, self.case, self.degradation_kind = target, case, degradation
-        self.shared = SharedState()
-        self.chain = _chain_of(target)
+        self.shared, reads = SharedState(), target.may_read
+        device = case.batch.edge_index.device
+        #: The graphs with all that the model may read.
+        self.stack = GraphStack(
+            case.batch, device, wanted=lambda key: key not in OWN_KEYS and reads(key)
+        )
+        self.chain = read_chain(target)
         self.is_batched = target.is_batched  # whether one call of the model takes several graphs
         out, states = self._first_call()
         if self.chain is None and mixes_graphs(target, self.stack, out):
             self.is_batched = False
             out, states = self._first_call()
-        self._check_rows(out)
+        self._check_shape(out)
         target.settle(out, case.batch, self._parts[0])
         self.clean = target.read(out)[case.rows]  # [B, C]
         self.states = states  # L x [V, F]
         self.explained = target.choose(self.clean, explained)  # [B]
-        self.chunk_edges = chunk_edges or chosen_chunk(self.states)
+        self.chunk_edges = chunk_edges or _chosen_chunk(self.states)
         self.chunk_draws = max(1, self.chunk_edges // max(1, case.num_edges))
         self._take(mechanism)
 
     @torch.no_grad()
     def _first_call(self) -> tuple[Tensor, list[Tensor]]:
         """Returns the clean output, and the states that each layer returns, ``L x [V, F]``."""
-        outs, collected = [], []
+        case, outs, collected = self.case, [], []
+        self._parts = [case.batch]  # what calls of the model take
+        if not self.is_batched and case.num_graphs > 1:
+            numbers = torch.split(torch.arange(case.num_graphs), 1)
+            self._parts = [self.copies(one) for one in numbers]
         with capture_states(self.target.model) as states:
             for part in self._parts:
                 outs.append(self.target.call(part))
                 collected.append(list(states))
         if not states:
-            raise TargetError(
-                "No MessagePassing layer of the model ran. `inputs` must call the model that it is "
-                "given: inputs=lambda model, batch: model(...)."
-            )
+            why = "No MessagePassing layer ran. `inputs` must call the model that it is given"
+            raise TargetError(f"{why}: inputs=lambda model, batch: model(...).")
         return torch.cat(outs), [torch.cat(layer) for layer in zip(*collected, strict=True)]
-
-    @property
-    def report(self) -> InterventionReport:
-        """Report of the last intervention."""
-        return self.shared.report
 
     @property
     def notes(self) -> list[str]:
         """What a user should know of the model."""
         if self.is_batched or not self.target.is_batched:
             return []
-        return [
-            "A graph's output depends on the other graphs of its batch, so the model was run "
-            "graph by graph. Give its normalisation `batch`, or running statistics."
-        ]
+        why = "A graph's output depends on the other graphs of its batch, so the model was run "
+        return [f"{why}graph by graph. Give its normalisation `batch`, or running statistics."]
 
     def losing(self, degradation: str) -> Query:
         """Returns the same query with another kind of loss, see `Target.degradation`."""
@@ -133,44 +128,22 @@ class Query:
 
     def _take(self, mechanism: Mechanism) -> None:
         """Sets the mechanism; an exchange without prototypes gets those of the graphs."""
-        self.mechanism, case = mechanism, self.case
+        self.mechanism = mechanism
         if isinstance(mechanism, Exchange) and mechanism.prototypes is None:
             if self.shared.own is None:
-                about = case.edge_batch, case.num_graphs, case.kind, case.num_kinds
-                self.shared.own = own_prototypes(self.clean_messages, *about, num=mechanism.num)
+                self.shared.own = own_prototypes(self.clean_messages, self.case, mechanism.num)
             self.mechanism = mechanism.having(self.shared.own)
-
-    @property
-    def stack(self) -> GraphStack:
-        """The graphs with all that the model may read, built on first use."""
-        if self.shared.stack is None:
-            self.shared.stack = GraphStack(
-                self.case.batch,
-                self.case.batch.edge_index.device,
-                wanted=lambda key: key not in OWN_KEYS and self.target.may_read(key),
-            )
-        return self.shared.stack
 
     @property
     def clean_messages(self) -> CleanMessages:
         """Messages of the clean pass, recorded on first use."""
         if self.shared.clean is None:
-            parts = []
-            for part in self._parts:
-                gate, call = self.clean.new_ones(part.num_edges), partial(self.target.call, part)
-                parts.append(record_messages(self.target.model, call, gate, part.edge_index))
-            self.shared.clean = join_messages(parts)
+            self.shared.clean = record_batches(self.target, self._parts)
         return self.shared.clean
 
     @property
     def is_random(self) -> bool:
-        """Whether two draws can differ."""
         return bool(getattr(self.mechanism, "is_random", True))
-
-    @property
-    def is_anchored(self) -> bool:
-        """Whether the mechanism damages the messages of the clean pass."""
-        return is_anchored(self.mechanism)
 
     def draws(self, num: int) -> int:
         """Returns `num`, or how many draws a mechanism has that is not random."""
@@ -179,8 +152,7 @@ class Query:
     def degradation(self, bond_gate: Tensor, num_draws: int, stream: int, first: int = 0) -> Tensor:
         """Returns the degradation under `num_draws` draws, ``[N, B]``; differentiable.
 
-        Gates are ``[M]``, the same in all draws, or ``[N, M]``, one row per draw. Equal streams
-        give equal draws; ``first`` is the number of the first draw.
+        Gates are ``[M]`` or, one row per draw, ``[N, M]``. Equal streams give equal draws.
         """
         gate = self.case.edge_gate(bond_gate).expand(num_draws, self.case.num_edges)  # [N, E]
         out = self.answers(gate, stream, first)
@@ -222,23 +194,16 @@ class Query:
             slopes.extend(torch.autograd.grad(total, gate))
         return torch.cat(values), torch.cat(slopes)
 
-    def outputs(
-        self, gate: Tensor, stream: int = 0, first: int = 0, *, draw: Tensor | None = None
-    ) -> Tensor:
-        """Returns the model's raw output under gates ``[N, E]``, ``[N, B, C]``.
-
-        Draws count up from ``first``, or are those of ``draw``, ``[N]``.
-        """
+    def outputs(self, gate: Tensor, stream: int = 0, first: int = 0) -> Tensor:
+        """Returns the model's raw output under gates ``[N, E]``, ``[N, B, C]``."""
         num_draws, num_graphs = gate.size(0), self.case.num_graphs
-        if draw is None:
-            draw = torch.arange(first, first + num_draws, device=gate.device)
         number = torch.arange(num_draws * num_graphs, device=gate.device)  # of a copy of a graph
         answers = []
         for copy_of in torch.split(number, number.numel() if self.is_batched else 1):
             edges, home = self.stack.edges_of(copy_of % num_graphs)
             row = copy_of[home] // num_graphs
             copies = self.copies(copy_of % num_graphs)
-            answers.append(self.damaged(copies, edges, gate[row, edges], draw[row], stream))
+            answers.append(self.damaged(copies, edges, gate[row, edges], first + row, stream))
         out = torch.cat(answers)
         return out.view(num_draws, -1, out.size(1))[:, self.case.rows]
 
@@ -246,19 +211,15 @@ class Query:
         self, batch: Batch, edges: Tensor, gate: Tensor, draw: Tensor, stream: int
     ) -> Tensor:
         """Returns the raw output for a batch whose edges are copies of `edges`, ``[K]``."""
-        with intervene(
-            self.target.model,
-            self.mechanism,
-            gate,
-            edge_index=batch.edge_index,
-            slot=self.case.slot[edges],
-            draw=draw,
-            stream=stream,
-            clean=self.clean_messages if self.is_anchored else None,
-            origin=edges,
-            graph=self.case.edge_batch[edges],
-            kind=None if self.case.kind is None else self.case.kind[edges],
-        ) as self.shared.report:
+        case, model = self.case, self.target.model
+        told: dict[str, Any] = {"draw": draw, "origin": edges, "stream": stream}
+        told |= {"slot": case.slot[edges], "graph": case.edge_batch[edges]}
+        if case.kind is not None:
+            told["kind"] = case.kind[edges]
+        if is_anchored(self.mechanism):
+            told["clean"] = self.clean_messages
+        passing = intervene(model, self.mechanism, gate, edge_index=batch.edge_index, **told)
+        with passing as self.shared.report:
             return self.target.call(batch)
 
     def copies(self, graph: Tensor) -> Batch:
@@ -266,42 +227,26 @@ class Query:
         if not self.stack.is_complete:
             raise GraphError(
                 "`graphs` must be a batch that can be taken apart (got attributes that belong to "
-                f"no node, edge or graph: {sorted(self.stack.lost)}). Pass a list of graphs, or "
-                "name what the model reads in `inputs`."
+                f"no node, edge or graph: {sorted(self.stack.lost)}). Pass a list of graphs."
             )
         return self.stack.take(graph)
 
-    @property
-    def _parts(self) -> list[Batch]:
-        """The batch, or its graphs if a call of the model takes only one of them."""
-        if self.is_batched or self.case.num_graphs == 1:
-            return [self.case.batch]
-        if not self.shared.singles:
-            numbers = torch.split(torch.arange(self.case.num_graphs), 1)
-            self.shared.singles = [self.copies(one) for one in numbers]
-        return self.shared.singles
-
-    def _check_rows(self, out: Tensor) -> None:
+    @torch.no_grad()
+    def _check_shape(self, out: Tensor) -> None:
+        """Refuses output that is not one row per graph or node, and one column per class."""
         batch, level, got = self.case.batch, self.target.level, out.size(0)
         expected = batch.num_nodes if level == "node" else batch.num_graphs
         is_square = got == out.size(1) == batch.num_nodes
-        if got == expected:
-            self._check_columns(out)
-            return
-        if level == "graph" and got == batch.num_nodes and not is_square:
-            why = f"{got}, one per node); pass `index=` to explain nodes."
-        elif is_square or got == batch.num_edges:
-            unit = "node and as many columns" if is_square else "edge"
-            why = f"{got}, one for each {unit}). {LINKS}"
-        else:
-            why = (
-                f"{got}). If it takes only one graph per call, leave `batch` out of its forward() "
-                "or name its inputs=[...]."
+        if got != expected:
+            why = "). If it takes one graph per call, leave `batch` out of forward(), or `inputs`."
+            if level == "graph" and got == batch.num_nodes and not is_square:
+                why = ", one per node); pass `index=` to explain nodes."
+            elif is_square or got == batch.num_edges:
+                counted = "node and as many columns" if is_square else "edge"
+                why = f", one for each {counted}). {LINKS}"
+            raise TargetError(
+                f"The model must return one row per {level}, {expected} (got {got}{why}"
             )
-        raise TargetError(f"The model must return one row per {level}, {expected} (got {why}")
-
-    def _check_columns(self, out: Tensor) -> None:
-        """Refuses one value per node or edge of a single graph, which looks like its classes."""
         part, number = self._parts[0], out.size(1)
         pairs = part.get("edge_label_index")
         units = {"node": part.num_nodes, "edge": part.num_edges}
@@ -309,8 +254,8 @@ class Query:
         unit = next((name for name, size in units.items() if size == number), None)
         if self.target.is_batched or unit is None:
             return
-        with torch.no_grad():
-            doubled = self.target.call(self.copies(torch.zeros(2, dtype=torch.long))).size(1)
+        # one value per node or edge of a single graph looks like its classes
+        doubled = self.target.call(self.copies(torch.zeros(2, dtype=torch.long))).size(1)
         if doubled == 2 * number:
             advice = "Pass `index=` to explain nodes." if unit == "node" else LINKS
             raise TargetError(
@@ -319,20 +264,9 @@ class Query:
             )
 
 
-def _chain_of(target: Target) -> Chain | None:
-    """Returns the form that kernels run, of a reference model that is called in the usual way."""
-    if target.level != "graph" or target.inputs is not None or not target.is_batched:
-        return None
-    try:
-        return read_chain(target.model)
-    except ShortCutEnds:
-        return None
-
-
-def chosen_chunk(states: Sequence[Tensor]) -> int:
+def _chosen_chunk(states: Sequence[Tensor]) -> int:
     """Returns how many messages one call of the model should have, by its states ``[V, F]``."""
-    width = max((state.size(1) for state in states), default=1)
-    device = states[0].device if states else torch.device("cpu")
+    device, width = states[0].device, max(state.size(1) for state in states)
     if device.type != "cuda":
         return max(1, _CPU_NUMBERS // width)
     free = torch.cuda.mem_get_info(device)[0]

@@ -19,46 +19,29 @@ class EdgeRows:
     """Matches the message rows of each layer with the edges that have a gate.
 
     A layer may walk the edges backwards, or replace the graph's self-loops by its own, one per
-    node; those rows have no gate. One that takes ``edge_type`` may send the messages of one
-    relation at a time, or sorted by relation. A model that is called with an ``edge_index`` for
-    each kind of edge (``parts``) has layers for one kind (``HeteroConv``, ``to_hetero``), or for
-    all kinds one after the other, with nodes counted on (``HGTConv``). Any other difference from
-    the graph's edges is an error. Unknown edges are those of the first layer.
+    node; those rows have no gate. One that takes ``edge_type`` may send one relation at a time, or
+    sorted by relation. A model with an ``edge_index`` for each kind of edge (``parts``) has layers
+    for one kind (``HeteroConv``, ``to_hetero``), or for all in turn, with nodes counted on
+    (``HGTConv``). Any other difference is an error. Unknown edges are those of the first layer.
     """
 
     def __init__(
         self, num_edges: int, edge_index: Tensor | None, parts: Sequence[Part] = ()
     ) -> None:
         self.num_edges, self.edge_index, self.parts = num_edges, edge_index, parts
-        self._matches: dict[tuple[Any, ...], tuple[Any, ...]] = {}
 
     def match(
-        self,
-        name: str,
-        layer: Any,
-        sender: Tensor,
-        receiver: Tensor,
-        relation: Tensor | None = None,
-        turn: int = 0,
+        self, name: str, layer: Any, ends: Sequence[Tensor], relation: Tensor | None, turn: int
     ) -> Match | None:
         """Returns the rows with a gate and the edge of each, ``[K]``; None if row k is edge k.
 
-        ``relation`` is the type of each edge, ``[E]``; ``turn`` counts the propagations of one
-        call of the layer.
+        ``ends`` are senders and receivers, ``relation`` is the type of each edge, ``[E]``; ``turn``
+        counts the propagations of one call of the layer.
         """
-        place = sender.data_ptr(), receiver.data_ptr(), sender.numel()
-        key = (name if self.parts else "", turn, _adds_loops(layer), *place)
-        if key not in self._matches:
-            # keep the tensors: their addresses must not be used again
-            found = self._search(name, layer, sender, receiver, relation, turn)
-            self._matches[key] = found, sender, receiver
-        return self._matches[key][0]
-
-    def _search(
-        self, name: str, layer: Any, sender: Tensor, receiver: Tensor, relation: Any, turn: int
-    ) -> Match | None:
+        sender, receiver = ends
         rows, is_loop = torch.arange(sender.numel(), device=sender.device), sender == receiver
-        has_own = _adds_loops(layer) and bool(is_loop.any())  # loops of the layer's own
+        adds_loops = getattr(layer, "add_self_loops", False) is True
+        has_own = adds_loops and bool(is_loop.any())  # loops of the layer's own
         is_whole = sender.numel() == self.num_edges and not has_own
         if self.edge_index is None and not self.parts:
             is_clear = int((~is_loop).sum()) == self.num_edges
@@ -66,15 +49,14 @@ class EdgeRows:
             if has_own and not is_clear:
                 raise InterventionError(
                     f"`edge_index` must be given for layer '{name}', which puts self-loops of its "
-                    "own in the place of the graph's (got None). Pass that of the graph."
+                    "own in the place of the graph's (got None)."
                 )
             if known.numel() == self.num_edges:
                 self.edge_index = torch.stack([sender[known], receiver[known]])
-        if self.edge_index is not None and is_whole:
-            ends = sender, receiver
-            if any(_same(self.edge_index, *pair) for pair in (ends, ends[::-1])):
-                return None
-        for edges, index in self._tried(name, sender, receiver, relation, turn):
+        index = self.edge_index if is_whole else None
+        if index is not None and any(_same(index, *pair) for pair in (ends, ends[::-1])):
+            return None
+        for edges, index in self._tried(name, ends, relation, turn):
             if not has_own and _same(index, sender, receiver):
                 return rows, edges
             rest, kept = ~is_loop, index[0] != index[1]
@@ -82,10 +64,8 @@ class EdgeRows:
             if not is_part and _same(index[:, kept], sender[rest], receiver[rest]):
                 return rows[rest], edges[kept]
         if getattr(layer, "cached", False) is True:
-            raise InterventionError(
-                f"Layer '{name}' must send messages along the edges of this graph (got those of "
-                "an earlier one, because of cached=True). Set `layer.cached = False`."
-            )
+            why = f"Layer '{name}' must send along the graph's edges (got those of an earlier one"
+            raise InterventionError(f"{why}, because of cached=True). Set `layer.cached = False`.")
         raise InterventionError(
             f"Layer '{name}' passes {sender.numel()} messages along other edges than the "
             f"{self.num_edges} with a gate, because of pooling, rewiring or dropped edges. Explain "
@@ -93,26 +73,25 @@ class EdgeRows:
         )
 
     def _tried(
-        self, name: str, sender: Tensor, receiver: Tensor, relation: Tensor | None, turn: int
+        self, name: str, ends: Sequence[Tensor], relation: Tensor | None, turn: int
     ) -> Iterator[tuple[Tensor, Tensor]]:
         """Yields edges that a layer may send along, and their ends, the likeliest first."""
         if self.parts:
             sizes = [index.size(1) for _, _, index in self.parts]
-            if len(sizes) > 1 and sender.numel() == sum(sizes):  # of each kind, nodes counted on
-                ends = torch.stack([sender, receiver])
-                blocks = list(zip(torch.split(ends, sizes, 1), self.parts, strict=True))
+            if len(sizes) > 1 and len(ends[0]) == sum(sizes):  # of each kind, nodes counted on
+                blocks = zip(torch.split(torch.stack([*ends]), sizes, 1), self.parts, strict=True)
                 moved = [index + (own - index)[:, :1] for own, (_, _, index) in blocks]
                 yield torch.cat([edges for _, edges, _ in self.parts]), torch.cat(moved, dim=1)
 
             def unlike(number: int) -> tuple[bool, bool, bool]:
                 kind, _, index = self.parts[number]
                 named = "__".join(kind) in name or "___".join(kind) in name
-                return index.data_ptr() != sender.data_ptr(), not named, number != turn
+                return index.data_ptr() != ends[0].data_ptr(), not named, number != turn
 
             for number in sorted(range(len(self.parts)), key=unlike):
                 yield self.parts[number][1:]
         elif self.edge_index is not None:
-            edges = torch.arange(self.num_edges, device=sender.device)
+            edges = torch.arange(self.num_edges, device=ends[0].device)
             if relation is not None and relation.numel() == self.num_edges:
                 # where several relations have the same edges, they come in order
                 kinds = sorted(set(relation.tolist()), key=lambda kind: (kind != turn, kind))
@@ -127,17 +106,10 @@ def find_kinds(args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[Part]:
     """Returns the kinds of edges among a model's inputs, of a graph from `Kinds.apart`."""
     for value in (*args, *kwargs.values()):
         stores = getattr(value, "edge_index_dict", value) if hasattr(value, "edge_types") else value
-        if isinstance(stores, dict) and any(hasattr(one, ORIGIN) for one in stores.values()):
-            return [
-                (kind, getattr(index, ORIGIN), index)
-                for kind, index in stores.items()
-                if hasattr(index, ORIGIN)
-            ]
+        held = stores.items() if isinstance(stores, dict) else ()
+        if found := [(k, getattr(v, ORIGIN), v) for k, v in held if hasattr(v, ORIGIN)]:
+            return found
     return []
-
-
-def _adds_loops(layer: Any) -> bool:
-    return getattr(layer, "add_self_loops", False) is True
 
 
 def _same(edge_index: Tensor, sender: Tensor, receiver: Tensor) -> bool:

@@ -13,7 +13,6 @@ no :math:`R`, SAGE and GCN no :math:`W_2`; a GCN maps states before it sends the
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import torch
@@ -26,8 +25,7 @@ from nicegnn.target.zoo import GCN, GIN, GINE, READOUTS, SAGE
 KINDS: dict[type, str] = {GIN: "gin", GINE: "gine", GCN: "gcn", SAGE: "sage"}
 
 
-@dataclass(frozen=True)
-class Layer:
+class Layer(NamedTuple):
     """One layer in the form of this module."""
 
     shift: Tensor  # b_1, [H]
@@ -60,8 +58,7 @@ class Layer:
         return torch.addmm(self.second[1], out, self.second[0]).relu()
 
 
-@dataclass(frozen=True)
-class Chain:
+class Chain(NamedTuple):
     """A model in the form of this module."""
 
     kind: str
@@ -76,27 +73,27 @@ class Chain:
         return max(layer.shift.numel() for layer in self.layers)
 
 
-def read_chain(model: Any) -> Chain:
-    """Returns the chain that a reference model is, unless it was changed (see `fused.Fused`).
+@torch.no_grad()
+def read_chain(target: Any) -> Chain | None:
+    """Returns the chain that a reference model is, if the target calls it in the usual way.
 
-    Raises:
-        ShortCutEnds: if it is none that kernels know.
+    Whether it was changed is seen later, see `fused.Fused`.
     """
-    kind = KINDS.get(type(model))
-    if kind is None or model.readout is READOUTS["max"]:
-        raise ShortCutEnds(f"Kernels do not know {type(model).__name__}, or a maximum.")
+    kind, model = KINDS.get(type(target.model)), target.model
+    is_usual = target.level == "graph" and target.inputs is None and target.is_batched
+    if kind is None or not is_usual or model.readout is READOUTS["max"]:
+        return None
     try:
-        with torch.no_grad():
-            layers = [_layer(kind, *pair) for pair in zip(model.convs, model.acts, strict=True)]
-    except (AttributeError, TypeError, ValueError) as error:
-        raise ShortCutEnds("Kernels do not know a layer of the model.") from error
+        layers = [_layer(kind, *pair) for pair in zip(model.convs, model.acts, strict=True)]
+    except (AttributeError, TypeError, ValueError):
+        return None
     names = tuple(f"convs.{number}" for number in range(len(layers)))
     return Chain(kind, layers, model.readout is READOUTS["mean"], model.head, names)
 
 
 def _layer(kind: str, conv: Any, act: Any) -> Layer:
     if conv.explain is not None:
-        raise ShortCutEnds("A layer is left out, or explained in a way of its own.")
+        raise ValueError("A layer is left out, or explained in a way of its own.")
     if kind == "gcn":
         scale, shift, before = _normed(act[0], conv.bias, conv.lin.weight)
         return Layer(shift, before=before, scale=scale)
@@ -118,8 +115,7 @@ def _normed(norm: Any, bias: Tensor, *weights: Tensor) -> list[Tensor]:
     return [scale.float(), shift.float(), *maps]
 
 
-@dataclass(frozen=True)
-class Damage:
+class Damage(NamedTuple):
     """Bonds to damage, or atoms to replace, each alone and in N draws."""
 
     graph: Tensor  # graph of each bond or atom, [J]
@@ -139,8 +135,7 @@ class Stage(NamedTuple):
     state: Tensor  # new states, [V, out]
 
 
-@dataclass(frozen=True)
-class CleanPass:
+class CleanPass(NamedTuple):
     """A batch as the layers of a chain see it."""
 
     chain: Chain
@@ -165,26 +160,20 @@ class CleanPass:
 
     def padded_terms(self, width: int) -> Tensor:
         """Returns what all layers but the first add to messages, ``[L, E, W]``."""
-        out = self.x.new_zeros(len(self.terms), self.edge_index.size(1), width)
-        for number, term in enumerate(self.terms):
-            if number and term is not None:
-                out[number, :, : term.size(1)] = term
-        return out
+        later = [term for term in self.terms[1:] if term is not None]
+        wide = [nn.functional.pad(term, (0, width - term.size(1))) for term in later]
+        return torch.stack([self.x.new_zeros(self.edge_index.size(1), width), *wide])
 
 
 @torch.no_grad()
 def clean_pass(chain: Chain, batch: Any) -> CleanPass:
-    """Returns the clean pass over a batch.
-
-    Raises:
-        ShortCutEnds: if kernels do not know how layers see this batch.
-    """
+    """Returns the clean pass over a batch, or raises `ShortCutEnds`."""
     x, edge_index, edge_attr = batch.x, batch.edge_index, batch.get("edge_attr")
     (sender, receiver), num_nodes = edge_index, x.size(0)
     if x.dtype != torch.float32:
         raise ShortCutEnds(f"Kernels calculate in float32 (got {x.dtype}).")
-    coefficient, loop = x.new_ones(receiver.numel()), None
-    outer = coefficient
+    coefficient = outer = x.new_ones(receiver.numel())
+    loop = None
     if chain.kind == "gcn":
         if bool((sender == receiver).any()):
             raise ShortCutEnds("A graph has self-loops of its own.")
@@ -197,8 +186,7 @@ def clean_pass(chain: Chain, batch: Any) -> CleanPass:
     state, stages = x, list[Stage]()
     for layer, term in zip(chain.layers, terms, strict=True):
         sent = layer.sent(state)
-        message = sent.index_select(0, sender)
-        message = message if term is None else (message + term).relu()
+        message = sent[sender] if term is None else (sent[sender] + term).relu()
         weighted = coefficient.unsqueeze(1) * message
         total = torch.zeros_like(sent).index_add(0, receiver, weighted)
         if loop is not None:
@@ -211,10 +199,7 @@ def clean_pass(chain: Chain, batch: Any) -> CleanPass:
 
 
 class PackedChain:
-    """Weights of all layers as kernels read them, padded with zeros to one width, W.
-
-    What the first layer does before its first ReLU is done once per batch, by `mapped_first`.
-    """
+    """Weights of all layers as kernels read them, padded with zeros to one width, W."""
 
     def __init__(self, chain: Chain, width: int, device: torch.device) -> None:
         self.chain, self.width, layers = chain, width, chain.layers
@@ -243,10 +228,7 @@ class PackedChain:
         return self._padded(self.chain.layers[0].mapped(message))
 
     def of_atoms(self, x: Tensor) -> tuple[Tensor, Tensor]:
-        """Returns what atoms add to their neighbours, and to themselves, before the first ReLU.
-
-        Atoms are ``[R, F]``, both results ``[R, W]``; nothing of an edge is in them.
-        """
+        """Returns what atoms add to their neighbours and themselves before the first ReLU."""
         first = self.chain.layers[0]
         sent = first.sent(x)
         return self.mapped_first(sent), self._padded(first.inner(x, torch.zeros_like(sent)))

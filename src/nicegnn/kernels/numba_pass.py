@@ -1,7 +1,6 @@
-"""Damaged passes of a chain on a CPU: for each bond, only the nodes that damage reaches.
+"""Damaged passes of a chain on a CPU: differences from the clean pass, at nodes they reach alone.
 
-All draws of a bond go through the layers together, as differences from the clean pass. Import this
-module late: it needs Numba (``pip install "nicegnn[speed]"``), and compiles once per machine.
+Import this module late: it needs Numba (``pip install "nicegnn[speed]"``), and compiles once.
 """
 
 from __future__ import annotations
@@ -24,8 +23,7 @@ _SETTINGS = {"cache": True, "error_model": "numpy", "fastmath": {"contract"}}
 def _add_product(rows, matrix, num, out):
     """Adds ``rows @ matrix`` to `out` for the first `num` rows.
 
-    Two rows and four lines of the matrix at a time: a number of `out` is then loaded and stored
-    once for four products, which more than doubles the speed.
+    Two rows and four lines of the matrix at a time: this more than doubles the speed.
     """
     inner, wide = matrix.shape[0], matrix.shape[1]
     even, whole = num - num % 2, inner - inner % 4
@@ -224,7 +222,6 @@ class Passes:
         self.arrays = [value.contiguous().numpy() for value in tensors]
 
     def fits(self, graph: Tensor) -> Tensor:
-        """Whether graphs are small enough, ``[J]``."""
         return self.size[graph] <= MOST_NODES
 
     def pooled(self, damage: Damage) -> Tensor:

@@ -1,7 +1,6 @@
 """Damaged passes of a chain on a GPU: one Triton program runs all layers for one bond and draw.
 
-The programs are in `triton_kernels`; here is what a batch and a chain must be for them. Import this
-module late: it needs Triton, which comes with PyTorch for CUDA.
+Import this module late: it needs Triton, which comes with PyTorch for CUDA.
 """
 
 from __future__ import annotations
@@ -22,11 +21,7 @@ _DRAWS = 4  # draws that one program runs, one after the other
 
 
 class Passes:
-    """Damaged passes over one batch.
-
-    Raises:
-        ShortCutEnds: if states are too wide, or the batch does not allow it.
-    """
+    """Damaged passes over one batch; raises `ShortCutEnds` if it, or states, are too large."""
 
     def __init__(self, clean: CleanPass) -> None:
         width, ptr = max(16, triton.next_power_of_2(clean.chain.width)), clean.ptr
@@ -68,7 +63,6 @@ class Passes:
         self.adjacency.index_add_(0, place[kept], value[kept])
 
     def fits(self, graph: Tensor) -> Tensor:
-        """Whether graphs are small enough, ``[J]``."""
         return self.kind[graph] < len(SIZES)
 
     def pooled(self, damage: Damage) -> Tensor:

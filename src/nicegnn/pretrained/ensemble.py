@@ -30,7 +30,8 @@ from nicegnn.graph.batch import graph_list, to_batch
 from nicegnn.graph.case import Case, make_case, merge_equal
 from nicegnn.intervention.background import Background, atom_kinds, record_background
 from nicegnn.intervention.exchange import NUM, Exchange
-from nicegnn.intervention.one_part import Damaged, damage_each_bond, replace_each_atom
+from nicegnn.intervention.one_part import damage_each_bond, replace_each_atom
+from nicegnn.intervention.parts import Damaged
 from nicegnn.intervention.query import Query
 from nicegnn.pretrained.model_file import ModelCard
 from nicegnn.target.frozen_model import Target, fingerprint
