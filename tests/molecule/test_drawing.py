@@ -10,7 +10,7 @@ import torch
 from torch_geometric.utils.smiles import from_rdmol
 
 from nicegnn.errors import ConfigError
-from nicegnn.molecule.drawing import Panel, draw_panels, shortened, unchecked_molecule
+from nicegnn.molecule.drawing import Panel, draw_panels, shortened
 from nicegnn.molecule.picture import PALETTES, Palette, Picture, Ramp
 from nicegnn.molecule.smiles import MoleculeError, bond_ends, parse_smiles
 from tests.molecule.seen import NS, fills, root_of, texts
@@ -163,15 +163,6 @@ def test_plain_graphs_are_laid_out_the_same_every_time():
     assert "class='atom-" not in draw_panels([chain]).svg  # and no node has a letter
     none = Panel(torch.zeros(2, 0, dtype=torch.long), num_nodes=1)
     assert len(draw_panels([none]).points) == 1
-
-
-def test_graph_without_smiles_is_drawn_from_its_atoms_and_bonds():
-    bonds = [(0, 1, 1), (1, 2, 2), (0, 3, 1), (0, 4, 4), (0, 5, 1), (0, 6, 1)]
-    mol = unchecked_molecule(["C", "N", "O", "H", "C", "F", "Unk"], bonds)  # six bonds at a carbon
-    index = torch.tensor([bond[:2] for bond in bonds]).t()
-    found = fills(draw_panels([Panel(index, torch.arange(6.0), molecule=mol)]))
-    assert "C0-H3, score 2" in found
-    assert len(found) == 5
 
 
 def test_what_does_not_fit_is_named():

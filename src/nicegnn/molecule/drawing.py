@@ -1,7 +1,6 @@
 """Pictures of explained graphs: each bond and each atom is coloured by its score.
 
-RDKit draws molecules. A graph without SMILES is laid out by networkx and drawn by RDKit too, its
-nodes as numbers.
+RDKit draws molecules, and other graphs as molecules too, laid out by networkx.
 """
 
 from __future__ import annotations
@@ -9,7 +8,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from itertools import pairwise
+from itertools import chain, compress, pairwise
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -17,26 +16,9 @@ from torch import Tensor
 
 from nicegnn.config import Count, Positive, check_number
 from nicegnn.errors import ConfigError
-from nicegnn.molecule.picture import (
-    DRAW,
-    PALETTES,
-    UNLABELLED,
-    Brush,
-    Palette,
-    Picture,
-    Place,
-    Ramp,
-    Size,
-    rgb,
-)
-from nicegnn.molecule.smiles import (
-    BOND_TYPES,
-    CATCH_ALL,
-    Bond,
-    matched_molecule,
-    require,
-    require_rdkit,
-)
+from nicegnn.molecule import picture as seen
+from nicegnn.molecule.picture import PALETTES, Brush, Palette, Picture, Place, Ramp, Size
+from nicegnn.molecule.smiles import matched_molecule, require, require_rdkit
 
 if TYPE_CHECKING:
     from rdkit.Chem import Mol
@@ -58,7 +40,6 @@ class Panel:
     bond_score: Values | None = None  # [M]
     atom_score: Values | None = None  # [V]
     smiles: str = ""  # the molecule, whose atom i is node i; without it a plain graph is drawn
-    molecule: Any = None  # instead of SMILES, an RDKit molecule, such as an `unchecked_molecule`
     num_nodes: int | None = None  # by default those that bonds tell
     truth: Sequence[bool] | Tensor = ()  # bonds that are true, [M]; they are outlined
     top: Sequence[bool] | Tensor = ()  # bonds to outline, [M]
@@ -79,8 +60,6 @@ def draw_panels(
     limit: float | None = None,
 ) -> Picture:
     """Returns graphs in rows from left to right, all on one scale of colours.
-
-    Pointing at a bond or an atom of the SVG shows its name and its score.
 
     Args:
         size: width and height of a panel in pixels, with its title.
@@ -110,10 +89,9 @@ def draw_panels(
     largest = (shown.abs() if signed else shown).max()
     ramp = Ramp(colours, float(largest if limit is None else limit), signed)
     columns = max(1, min(columns, len(panels)))
-    head = _TITLE if any(panel.title for panel in panels) else 0
+    head, top = _TITLE * any(panel.title for panel in panels), (_TITLE + 4) * bool(title)
     room = size[0], max(1, size[1] - head)
     painters = [_painter(panel, room, ramp) for panel in panels]
-    top = _TITLE + 4 if title else 0
     width = columns * (size[0] + _GAP) - _GAP
     below = top + max(0, -(-len(panels) // columns) * (size[1] + _GAP) - _GAP)
     lines = legend.split("\n") if legend and ramp.limit > 0 else []
@@ -127,8 +105,7 @@ def draw_panels(
         for number, (panel, painter) in enumerate(zip(panels, painters, strict=True)):
             x = number % columns * (size[0] + _GAP)
             y = top + number // columns * (size[1] + _GAP)
-            words = shortened(panel.title, size[0], 13)
-            if words:
+            if words := shortened(panel.title, size[0], 13):
                 brush.words(x + size[0] / 2, y + 13, words, 13, colours.ink)
             painter(brush, (x, y + head))
         if lines:
@@ -144,26 +121,25 @@ def _painter(panel: Panel, room: Size, ramp: Ramp) -> Callable[[Brush, Place], N
     if len({frozenset(pair) for pair in ends}) < len(ends):
         raise ConfigError(
             "`bond_index` must hold each bond once (got both of its directions). Explain with "
-            "undirected=True, or merge the two directed edges of every bond."
+            "undirected=True."
         )
-    palette, mol = ramp.palette, panel.molecule
+    palette = ramp.palette
     if panel.smiles:
         mol = matched_molecule(panel.smiles, panel.bond_index, panel.num_nodes)
-        mol = require_rdkit(DRAW).PrepareMolForDrawing(mol, addChiralHs=False)
-    if is_plain := mol is None:
-        mol, place = _plain_molecule(panel, ends)
-        names = [str(node) for node in place]
-    else:
+        mol = require_rdkit(seen.DRAW).PrepareMolForDrawing(mol, addChiralHs=False)
         place = {node: node for node in range(mol.GetNumAtoms())}
         names = [f"{atom.GetSymbol()}{atom.GetIdx()}" for atom in mol.GetAtoms()]
+    else:
+        mol, place = _plain_molecule(panel, ends)
+        names = [str(node) for node in place]
     colours: dict[str, dict[int, Any]] = {"atom": {}, "bond": {}}
     notes: dict[str, str] = {}
 
-    def show(kind: str, number: int, words: list[str], value: float) -> None:
+    def show(kind: str, number: int, name: str, value: float, more: str = "") -> None:
         if (colour := ramp.colour(value)) is not None:
-            colours[kind][number] = rgb(colour)
-        words[1:1] = [] if math.isnan(value) else [f"score {value:.4g}"]
-        notes[f"{kind}-{number}"] = ", ".join(words)
+            colours[kind][number] = seen.rgb(colour)
+        score = "" if math.isnan(value) else f", score {value:.4g}"
+        notes[f"{kind}-{number}"] = f"{name}{score}{more}"
 
     truth = torch.as_tensor(panel.truth).tolist() or [False] * len(ends)
     scores = [math.nan] * len(ends) if panel.bond_score is None else panel.bond_score
@@ -172,27 +148,24 @@ def _painter(panel: Panel, room: Size, ramp: Ramp) -> Callable[[Brush, Place], N
             bond = mol.GetBondBetweenAtoms(place[u], place[v])
             name = f"{names[place[u]]}-{names[place[v]]}"
             name += f", {str(bond.GetBondType()).lower()}" if panel.smiles else ""
-            show("bond", bond.GetIdx(), [name, *(["true"] if is_true else [])], value)
+            show("bond", bond.GetIdx(), name, value, ", true" * bool(is_true))
     for node, value in enumerate(map(float, () if panel.atom_score is None else panel.atom_score)):
         if node in place:
-            show("atom", place[node], [names[place[node]]], value)
+            show("atom", place[node], names[place[node]], value)
 
     def paint(brush: Brush, corner: Place) -> None:
         points = brush.molecule(mol, corner, colours, notes, palette.ink, min(room) / 6)
         at = {node: points[atom] for node, atom in place.items()}
         lengths = [math.dist(at[u], at[v]) for u, v in ends]
         unit = math.fsum(lengths) / len(lengths) if lengths else min(room) / 6
-        if panel.numbered and not is_plain:
+        if panel.numbered and panel.smiles:
             size = max(7.0, min(10.0, 0.28 * unit))
             for atom, (x, y) in enumerate(_beside(mol, points, 0.24 * unit + 0.65 * size)):
                 brush.words(x, y, str(atom), size, palette.faint)
-        for mask, colour, radius in (
-            (panel.truth, palette.truth, 0.3),
-            (panel.top, palette.ink, 0.23),
-        ):
-            for (u, v), is_it in zip(ends, torch.as_tensor(mask).tolist(), strict=False):
-                if is_it:
-                    brush.outline(at[u], at[v], radius * unit, colour)
+        outlines = (panel.truth, palette.truth, 0.3), (panel.top, palette.ink, 0.23)
+        for mask, colour, radius in outlines:
+            for u, v in compress(ends, torch.as_tensor(mask).tolist()):
+                brush.outline(at[u], at[v], radius * unit, colour)
         if panel.root is not None:
             brush.outline(at[panel.root], at[panel.root], 0.42 * unit, palette.ink)
 
@@ -220,27 +193,33 @@ def _plain_molecule(panel: Panel, ends: Sequence[tuple[int, int]]) -> tuple[Mol,
 
     Of a large graph nodes without a bond are left out, and no node shows its number.
     """
-    root = () if panel.root is None else (panel.root,)
-    used = sorted({*root, *(node for pair in ends for node in pair)})
+    chem, root = require_rdkit(), () if panel.root is None else (panel.root,)
+    used = sorted({*root, *chain.from_iterable(ends)})
     known = len(panel.atom_score) if panel.atom_score is not None else max(used, default=-1) + 1
     num_nodes = known if panel.num_nodes is None else panel.num_nodes
     nodes = used if num_nodes > _NUMBERED and used else list(range(num_nodes))
     place = {node: atom for atom, node in enumerate(nodes)}
-    bonds = [(place[u], place[v], 1) for u, v in ends if u != v]
-    is_small = len(nodes) <= _NUMBERED
-    mol = unchecked_molecule(["*" if is_small else "C"] * len(nodes), bonds)
-    for atom, (x, y) in enumerate(_layout(bonds, len(nodes))):
-        mol.GetConformer().SetAtomPosition(atom, (x, y, 0.0))
-        mol.GetAtomWithIdx(atom).SetProp("atomLabel", str(nodes[atom]) if is_small else "")
+    bonds = [(place[u], place[v]) for u, v in ends if u != v]
+    is_small, mol, spots = len(nodes) <= _NUMBERED, chem.RWMol(), chem.Conformer(len(nodes))
+    for node, (x, y) in zip(nodes, _layout(bonds, len(nodes)), strict=True):
+        atom = chem.Atom(0 if is_small else 6)
+        atom.SetNoImplicit(True)
+        atom.SetProp("atomLabel", str(node) if is_small else "")
+        spots.SetAtomPosition(mol.AddAtom(atom), (x, y, 0.0))
+    for u, v in bonds:
+        mol.AddBond(u, v, chem.BondType.SINGLE)
+    mol.UpdatePropertyCache(strict=False)
+    chem.FastFindRings(mol)
+    mol.AddConformer(spots)
     if not is_small:
-        mol.SetBoolProp(UNLABELLED, True)
+        mol.SetBoolProp(seen.UNLABELLED, True)
     return mol, place
 
 
-def _layout(bonds: Sequence[Bond], num_nodes: int) -> list[Place]:
+def _layout(bonds: Sequence[tuple[int, int]], num_nodes: int) -> list[Place]:
     """Returns a place of each node, the same for the same graph; mean length of a bond is 1.5."""
     nx = require("networkx", "plots")
-    graph = nx.Graph((u, v) for u, v, _ in bonds)
+    graph = nx.Graph(bonds)
     graph.add_nodes_from(range(num_nodes))
     parts = [min(part) for part in nx.connected_components(graph)]
     graph.add_edges_from(pairwise(parts))  # side by side
@@ -248,27 +227,11 @@ def _layout(bonds: Sequence[Bond], num_nodes: int) -> list[Place]:
         spots = nx.kamada_kawai_layout(graph)
     else:
         spots = nx.spring_layout(graph, seed=0, iterations=200) if num_nodes else {}
-    lengths = [math.dist(spots[u], spots[v]) for u, v, _ in bonds]
+    lengths = [math.dist(spots[u], spots[v]) for u, v in bonds]
     scale = 1.5 * len(lengths) / math.fsum(lengths) if lengths else 1.0
     points = [(scale * float(x), scale * float(y)) for x, y in map(spots.get, range(num_nodes))]
     wide, high = (max(side) - min(side) for side in zip(*points, strict=True)) if points else (0, 0)
     return [(y, x) for x, y in points] if high > wide else points  # pictures are wide
-
-
-def unchecked_molecule(atoms: Sequence[str], bonds: Sequence[Bond]) -> Mol:
-    """Returns the molecule of atoms and bonds, with 2D coordinates but not sanitised."""
-    chem = require_rdkit()
-    mol = chem.RWMol()
-    for symbol in atoms:
-        atom = chem.Atom(0 if symbol in CATCH_ALL else symbol)
-        atom.SetNoImplicit(True)  # hydrogens are among the atoms or unknown
-        mol.AddAtom(atom)
-    for u, v, kind in bonds:
-        mol.AddBond(u, v, getattr(chem.BondType, BOND_TYPES[kind - 1].upper()))
-    mol.UpdatePropertyCache(strict=False)
-    chem.FastFindRings(mol)
-    require_rdkit("rdkit.Chem.rdDepictor").Compute2DCoords(mol)
-    return mol
 
 
 def _paint_bar(brush: Brush, lines: Sequence[str], ramp: Ramp, width: int, y: float) -> None:
@@ -280,10 +243,9 @@ def _paint_bar(brush: Brush, lines: Sequence[str], ramp: Ramp, width: int, y: fl
     y += _LINE * (len(lines) - 1)
     low = -ramp.limit if ramp.signed else 0.0
     for number in range(_STEPS):
-        value = low + (ramp.limit - low) * (number + 0.5) / _STEPS
+        colour = ramp.colour(low + (ramp.limit - low) * (number + 0.5) / _STEPS)
         over = 0.4 if number < _STEPS - 1 else 0.0  # no seams between neighbours
-        colour = ramp.colour(value) or ramp.palette.weak
-        brush.box(start + number * step, y + 20, step + over, 10, colour)
+        brush.box(start + number * step, y + 20, step + over, 10, colour or ramp.palette.weak)
     brush.words(start - 6, y + 26, f"−{ramp.limit:.2g}" if ramp.signed else "0", 11, ink, 2)
     brush.words(start + wide + 6, y + 26, f"{ramp.limit:.2g}", 11, ink, 1)
 

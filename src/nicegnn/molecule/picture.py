@@ -31,7 +31,7 @@ _NEEDLESS = re.compile(
     r"fill-rule:evenodd;|fill-opacity:1;|stroke-miterlimit:10;|stroke:#\w{6};stroke-width:0\.0px;"
     r"|stroke-linecap:butt;|stroke-linejoin:miter;|;?stroke-opacity:1;?|(?<=\d)\.0(?=[ ,'])"
 )
-_SHAPE = re.compile(r"<(path|ellipse)( [^>]*?class='(bond|atom)-(\d+)[^>]*?)\s*/>")
+_SHAPE = re.compile(r"<(path|ellipse)( [^>]*?class='((?:bond|atom)-\d+)[^>]*?)\s*/>")
 
 
 @dataclass(frozen=True)
@@ -75,7 +75,6 @@ class Ramp:
 
 
 def rgb(colour: str) -> tuple[float, float, float]:
-    """Returns red, green and blue of a colour, 0 to 1 each."""
     if not isinstance(colour, str) or not re.fullmatch(r"#[0-9a-fA-F]{6}", colour):
         raise ConfigError(f"A colour must be written as '#rrggbb' (got {colour!r}).")
     red, green, blue = (int(colour[start : start + 2], 16) / 255 for start in (1, 3, 5))
@@ -85,17 +84,20 @@ def rgb(colour: str) -> tuple[float, float, float]:
 class Brush:
     """One of RDKit's drawers, told in pixels of the picture, whatever the scale."""
 
-    def __init__(self, drawer: Any, scale: float, *, is_svg: bool = False) -> None:
+    def __init__(self, sizes: tuple[int, ...], scale: float, *, is_svg: bool) -> None:
+        kinds = require_rdkit(DRAW)
+        drawer = (kinds.MolDraw2DSVG if is_svg else kinds.MolDraw2DCairo)(
+            *(round(scale * length) for length in sizes)
+        )
         self.drawer, self.scale, self._is_svg = drawer, scale, is_svg
         self.notes: list[tuple[int, int, dict[str, str]]] = []  # ranges of the SVG, notes in them
         self.texts: list[str] = []  # of the SVG
         self.places: list[list[Place]] = []  # of the atoms of each molecule
-        self._point = require_rdkit("rdkit.Geometry").Point2D
         options = drawer.drawOptions()
         options.minFontSize, options.maxFontSize = 1, 1000
 
     def point(self, x: float, y: float) -> Any:
-        return self._point(x * self.scale, y * self.scale)
+        return require_rdkit("rdkit.Geometry").Point2D(x * self.scale, y * self.scale)
 
     def words(self, x: float, y: float, text: str, size: float, colour: str, side: int = 0) -> None:
         """Writes a line in the middle of x and y; with `side` 1 it starts there, with 2 it ends."""
@@ -191,11 +193,9 @@ class Picture:
 
     @cached_property
     def _painted(self) -> tuple[str, list[list[Place]]]:
-        sizes = (_FINE * length for length in (*self.size, *self.panel))
-        drawer = require_rdkit(DRAW).MolDraw2DSVG(*sizes)
-        brush = Brush(drawer, _FINE, is_svg=True)
+        brush = Brush((*self.size, *self.panel), _FINE, is_svg=True)
         self.paint(brush)
-        text = drawer.GetDrawingText()
+        text = brush.drawer.GetDrawingText()
         for start, end, notes in reversed(brush.notes):
             shapes = _SHAPE.sub(partial(_told, notes), text[start:end])
             text = text[:start] + shapes + text[end:]
@@ -212,17 +212,15 @@ class Picture:
     def png(self, scale: float = 2.0) -> bytes:
         """Returns the bytes of a PNG file with `scale` times as many pixels."""
         check_number("scale", scale, Positive)
-        sizes = (round(length * scale) for length in (*self.size, *self.panel))
-        drawer = require_rdkit(DRAW).MolDraw2DCairo(*sizes)
-        self.paint(Brush(drawer, scale))
-        drawer.FinishDrawing()
-        return bytes(drawer.GetDrawingText())
+        brush = Brush((*self.size, *self.panel), scale, is_svg=False)
+        self.paint(brush)
+        brush.drawer.FinishDrawing()
+        return bytes(brush.drawer.GetDrawingText())
 
     def save(self, path: str | Path) -> Path:
         """Writes an SVG or PNG file, told by the end of its name."""
         path = Path(path)
-        kind = path.suffix.lower()
-        if kind not in (".svg", ".png"):
+        if (kind := path.suffix.lower()) not in (".svg", ".png"):
             raise ConfigError(f"`path` must end with .svg or .png (got {str(path)!r}).")
         content = self.svg.encode() if kind == ".svg" else self.png()
         write_whole(path, lambda part: part.write_bytes(content))
@@ -231,12 +229,9 @@ class Picture:
     def _repr_svg_(self) -> str:
         return self.svg
 
-    def __repr__(self) -> str:
-        return f"Picture({self.label!r}, {self.size[0]} x {self.size[1]} pixels)"
-
 
 def _told(notes: dict[str, str], shape: re.Match[str]) -> str:
     """Returns a shape of RDKit with the note of its bond or atom."""
-    tag, facts, kind, number = shape.groups()
-    note = notes.get(f"{kind}-{number}", "")
+    tag, facts, part = shape.groups()
+    note = notes.get(part, "")
     return f"<{tag}{facts}><title>{escape(note)}</title></{tag}>" if note else shape[0]
