@@ -291,16 +291,13 @@ def test_bad_drawings_are_explained(one: Explanation, two: Explanation) -> None:
         one.draw("c1ccccc1")
 
 
-def test_notebooks_show_words_pictures_and_a_table(one: Explanation, two: Explanation) -> None:
+def test_notebooks_show_words_and_pictures(one: Explanation, two: Explanation) -> None:
     bundle = two._repr_mimebundle_()
     assert bundle["text/plain"] == two.summary()
     page = bundle["text/html"]
     assert "Graph 1 (CC(=O)N): predicted class 1" in page
-    assert page.count("<svg") == page.count("<table") == 1
+    assert page.count("<svg") == 1
     ElementTree.fromstring(re.search("<svg.*</svg>", page, re.S)[0])
-    rows = re.findall("<tr>(.*?)</tr>", page, re.S)
-    assert len(rows) == 5  # bonds, the best of each graph first
-    assert "<td>0.9</td>" in rows[2]
     other = replace(one, smiles=("C<C",))._repr_mimebundle_()["text/html"]  # nobody can read it
     assert "No picture: " in other
     assert "C&lt;C" in other

@@ -268,7 +268,7 @@ class Explanation:
         return draw(self, smiles, value, top, truth, title, most, **look)
 
     def _repr_mimebundle_(self, **_: Any) -> dict[str, str]:
-        """What a notebook shows: words, a table of bonds and pictures, or the words alone."""
+        """What a notebook shows: words and pictures, or the words alone."""
         from nicegnn.explain.pictures import to_html
 
         return {"text/plain": self.summary(), "text/html": to_html(self)}

@@ -10,13 +10,12 @@ from torch import Tensor
 from nicegnn.config import check_choice
 from nicegnn.errors import ConfigError
 from nicegnn.explain.explanation import Explanation, Kind
-from nicegnn.explain.words import flag_names, is_classification, molecules
+from nicegnn.explain.words import flag_names, is_classification, molecules, symbol_of
 from nicegnn.graph.case import edge_slots, shared_rank
 from nicegnn.molecule.smiles import require
 
 if TYPE_CHECKING:
     import pandas as pd
-    from rdkit.Chem import Mol
 
 
 def make_frame(out: Explanation, kind: Kind) -> pd.DataFrame:
@@ -41,12 +40,13 @@ def _bond_columns(out: Explanation) -> dict[str, Any]:
         names = None if out.kinds is None else [" ".join(ends) for ends in out.kinds.edges]
         columns["kind"] = [names[k] if names else k for k in kind.tolist()]
     if out.smiles is not None:  # nothing where the molecule is not known
-        mols, places = molecules(out), [*zip(batch.tolist(), a.tolist(), b.tolist(), strict=True)]
-        columns["element_a"] = [_symbol(mols[graph], u) for graph, u, _ in places]
-        columns["element_b"] = [_symbol(mols[graph], v) for graph, _, v in places]
+        found = molecules(out)
+        mols = [found[graph] for graph in batch.tolist()]
+        columns["element_a"] = [*map(symbol_of, mols, a.tolist())]
+        columns["element_b"] = [*map(symbol_of, mols, b.tolist())]
         columns["bond_type"] = [
-            None if mol is None else str(mol.GetBondBetweenAtoms(u, v).GetBondType()).lower()
-            for mol, u, v in ((mols[graph], u, v) for graph, u, v in places)
+            None if mol is None else str(mol.GetBondBetweenAtoms(*pair).GetBondType()).lower()
+            for mol, *pair in zip(mols, a.tolist(), b.tolist(), strict=True)
         ]
     return columns | {
         "score": out.bond_score,
@@ -56,10 +56,6 @@ def _bond_columns(out: Explanation) -> dict[str, Any]:
         "gate": out.bond_gate,
         "reached": out.bond_reached,
     }
-
-
-def _symbol(mol: Mol | None, atom: int) -> str | None:
-    return None if mol is None else str(mol.GetAtomWithIdx(atom).GetSymbol())
 
 
 def _atom_columns(out: Explanation) -> dict[str, Any]:
@@ -73,8 +69,8 @@ def _atom_columns(out: Explanation) -> dict[str, Any]:
     atoms = edge_slots(batch, out.num_graphs)
     columns = _about_graphs(out, batch) | {"atom": atoms}
     if out.smiles is not None:
-        mols, places = molecules(out), zip(batch.tolist(), atoms.tolist(), strict=True)
-        columns["element"] = [_symbol(mols[graph], atom) for graph, atom in places]
+        mols = molecules(out)
+        columns["element"] = [*map(symbol_of, [mols[n] for n in batch.tolist()], atoms.tolist())]
     unknown = torch.full_like(out.atom_score, torch.nan)
     return columns | {
         "score": out.atom_score,
@@ -103,7 +99,6 @@ def _graph_columns(out: Explanation) -> dict[str, Any]:
 
 
 def _about_graphs(out: Explanation, batch: Tensor) -> dict[str, Any]:
-    """Returns the first columns of every table: graph, its SMILES, its explained node."""
     batch = batch.cpu()
     columns: dict[str, Any] = {"graph": batch}
     if out.smiles is not None:

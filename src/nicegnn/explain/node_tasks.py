@@ -13,7 +13,7 @@ from torch_geometric.data import Batch, Data
 from torch_geometric.utils import k_hop_subgraph
 
 from nicegnn.errors import TargetError
-from nicegnn.explain.checks import explained_nodes, explained_pairs
+from nicegnn.explain.checks import explained_nodes, explained_pairs, shown
 from nicegnn.explain.explanation import PER_ATOM, PER_BOND, Explanation, Whole, smiles_of
 from nicegnn.graph.case import Bonds, find_bonds
 from nicegnn.intervention.intervene import intervene
@@ -44,37 +44,19 @@ def choose_roots(work: Target, batch: Batch, index: Any, pairs: Any) -> Roots:
             )
         batch = copy.copy(batch)
         roots = batch.edge_label_index = explained_pairs(pairs, batch.num_nodes).to(work.device)
-    elif work.kinds is not None:
-        roots = _of_kind(work, batch, index)
+    elif (kinds := work.kinds) is not None:
+        kind, nodes = index if isinstance(index, tuple) and len(index) == 2 else (None, index)
+        if not isinstance(kind, str) or kind not in kinds.nodes:
+            raise TargetError(
+                f"`index` must name a kind of nodes, one of {kinds.nodes} (got {shown(index)}). "
+                f"Pass index=('{kinds.nodes[0]}', [0]), for example."
+            )
+        work.kinds = replace(kinds, answer=kind)
+        own = (batch.node_type == kinds.nodes.index(kind)).nonzero().view(-1)
+        roots = own[explained_nodes(nodes, own.numel()).to(own.device)]
     else:
         roots = explained_nodes(index, batch.num_nodes).to(work.device)
     return Roots(batch, roots, *computation_graphs(work, batch, roots))
-
-
-def _of_kind(work: Target, batch: Batch, index: Any) -> Tensor:
-    """Returns nodes of one kind by their numbers in the whole graph, ``[K]``; tells `work`."""
-    assert work.kinds is not None
-    kinds, kind = work.kinds, None
-    if isinstance(index, tuple) and len(index) == 2 and isinstance(index[0], str):
-        kind, index = index
-        if kind not in kinds.nodes:
-            raise TargetError(
-                f"`index` must name a kind of nodes, one of {kinds.nodes} (got {kind!r})."
-            )
-    else:
-        rows = work.call(batch).size(0)
-        sizes = torch.bincount(batch.node_type, minlength=len(kinds.nodes)).tolist()
-        fit = [one for one, size in zip(kinds.nodes, sizes, strict=True) if size == rows]
-        if len(fit) != 1:
-            raise TargetError(
-                f"`index` must name the kind of its nodes: the model returns {rows} rows, and "
-                f"there are {dict(zip(kinds.nodes, sizes, strict=True))} nodes. Pass "
-                f"index=('{kinds.nodes[0]}', [0]), for example."
-            )
-        kind = fit[0]
-    work.kinds = replace(kinds, answer=kind)
-    own = (batch.node_type == kinds.nodes.index(kind)).nonzero().view(-1)
-    return own[explained_nodes(index, own.numel()).to(own.device)]
 
 
 def computation_graphs(target: Target, graph: Batch, index: Tensor) -> tuple[list[Data], bool]:
@@ -91,9 +73,9 @@ def computation_graphs(target: Target, graph: Batch, index: Tensor) -> tuple[lis
     with torch.no_grad(), same as seen:
         clean = target.call(graph)
     is_pairs = target.level == "pair"
+    unit, name = ("pair", "pairs") if is_pairs else ("node", "index")
     wanted = index.size(1) if is_pairs else graph.num_nodes
     if clean.size(0) != wanted:
-        unit, name = ("pair", "pairs") if is_pairs else ("node", "index")
         raise TargetError(
             f"The model must return one row per {unit} with `{name}` (got {clean.size(0)} rows for "
             f"{wanted} {unit}s). Leave `{name}` out for graph predictions. {LINKS}"
@@ -106,13 +88,8 @@ def computation_graphs(target: Target, graph: Batch, index: Tensor) -> tuple[lis
         answer = target.call(joined)
     if not is_pairs:
         clean, answer = clean[index], answer[joined.root_index]
-    if answer.size(1) != clean.size(1):
-        raise TargetError(
-            "The model must return as many columns for every graph (got "
-            f"{clean.size(1)} for {graph.num_nodes} nodes and {answer.size(1)} "
-            f"for {joined.num_nodes}). {LINKS}"
-        )
-    if torch.allclose(answer, clean, rtol=_TOLERANCE, atol=_TOLERANCE):
+    alike = {"rtol": _TOLERANCE, "atol": _TOLERANCE}
+    if answer.shape == clean.shape and torch.allclose(answer, clean, **alike):
         return small, True
     return [cut(root, is_whole=True) for root in roots], False
 
@@ -135,14 +112,11 @@ def depth(layers: list[str]) -> int:
 def surroundings(
     graph: Batch, root: Tensor, hops: int, flow: str, *, is_whole: bool = False
 ) -> Data:
-    """Returns the part of a graph that a node, or pair, ``[1]`` or ``[2]``, depends on, or all.
-
-    It reaches one hop further than a model of so many layers, whose messages go by ``flow``.
-    """
+    """Returns the part of a graph that a node, or pair, ``[1]`` or ``[2]``, depends on, or all."""
     edges, size = graph.edge_index, int(graph.num_nodes)
     own, near = root, torch.arange(size, device=root.device)
     kept = torch.arange(edges.size(1), device=root.device)
-    if not is_whole:
+    if not is_whole:  # one hop further than the model reaches
         reach = {"relabel_nodes": True, "num_nodes": size, "flow": flow}
         near, edges, own, inside = k_hop_subgraph(root, hops + 1, edges, **reach)
         kept = inside.nonzero().view(-1)
@@ -184,11 +158,7 @@ def own_edges(roots: Roots) -> int:
 
 
 def on_whole_graph(compact: Explanation, roots: Roots, undirected: bool) -> Explanation:
-    """Gives scores of computation graphs the numbers of the whole graph.
-
-    Each explained node, or pair, has a graph of its own, with all nodes of the whole graph but only
-    the bonds within reach.
-    """
+    """Gives each explained node, or pair, all nodes of the whole graph, and the bonds in reach."""
     graph, units, num_nodes = roots.graph, roots.units, int(roots.graph.num_nodes)
     bonds, kept = compact.bonds, compact.bond_reached
     edges = kept[bonds.edge_bond]
