@@ -1,7 +1,4 @@
-"""The questions that HTTP and assistants share; every error has a name.
-
-Two threads answer at the same time, and the latest answers stay in memory.
-"""
+"""The questions that HTTP and assistants share; every error has a name."""
 
 from __future__ import annotations
 
@@ -52,11 +49,7 @@ class PageError(NicegnnError, ValueError):
 
 
 class Shelf:
-    """Models by name, each loaded when it is first asked for; threads may share a shelf.
-
-    Args:
-        config: a model that was named on the command line, which comes first.
-    """
+    """Models by name, first the named one, each loaded when it is asked for; safe for threads."""
 
     def __init__(self, config: ModelConfig) -> None:
         self.seed = config.seed
@@ -115,9 +108,12 @@ class Desk:
 
     def models(self) -> list[Model]:
         """The models that can be asked, the first choice first: what each predicts, how well."""
-        cards = sorted(self.shelf.cards.items(), key=lambda one: one[0] != self.shelf.first)
-        families = self.shelf.families
-        return [Model.of(name, card, families.get(name, "")) for name, card in cards]
+        models = []
+        for name, card in self.shelf.cards.items():
+            told = {"name": name, "about": card.in_words(), "question": card.question or card.name}
+            told["family"] = self.shelf.families.get(name, "")
+            models.append(Model(**card.to_dict() | told))
+        return sorted(models, key=lambda model: model.name != self.shelf.first)
 
     def compare(
         self, smiles: Smiles, smiles2: Smiles, model: ModelName = "", model2: ModelName = ""
@@ -130,22 +126,16 @@ class Desk:
         before = self.case(smiles, model)
         mol, number = molecule_of(before.row), before.predicted
         if not 0 <= atom < mol.GetNumAtoms():
-            raise PageError(
-                f"`atom` must be from 0 to {mol.GetNumAtoms() - 1} (got {atom}). Atoms are "
-                "numbered as in the SMILES.",
-                "bad_request",
-            )
+            text = f"`atom` must be from 0 to {mol.GetNumAtoms() - 1} (got {atom})."
+            raise PageError(f"{text} Atoms are numbered as in the SMILES.", "bad_request")
         pairs = changed_molecules(mol, atom)
         records = [Record(n, what, changed, {}) for n, (what, changed) in enumerate(pairs)]
-        changes = [
-            Change(
-                what=after.row["id"],
-                change=after.outputs[number] - before.outputs[number],
-                **dict(after.explained()),
-            )
-            for after in self._together(records, before.model)
-            if after.row["reason"] is None
-        ]
+        changes = []
+        for after in self._together(records, before.model):
+            if after.row["reason"] is None:
+                change = after.outputs[number] - before.outputs[number]
+                told = dict(after.explained())
+                changes.append(Change(what=after.row["id"], change=change, **told))
         return sorted(changes, key=lambda change: -abs(change.change))
 
     def _explained(self, smiles: str, model: str) -> Case:
@@ -157,7 +147,6 @@ class Desk:
         return case
 
     def _together(self, records: list[Record], model: str) -> list[Case]:
-        """Returns the cases of some records in their order."""
         subject = self.shelf[model]
         with self._seats:
             rows = explain_rows(records, subject, self._config)
