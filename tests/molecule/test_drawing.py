@@ -104,7 +104,7 @@ def test_ramps_leave_the_ground_steadily(palette):
 def test_title_legend_and_outlines_are_told():
     shown = {"truth": [False, True], "top": torch.tensor([True, False]), "title": "<b> & co"}
     picture = draw("CCC", [1.0, -0.5], legend="score", shown=shown)
-    assert texts(picture) == ["<b> & co", "score", "−1", "1"]
+    assert texts(picture) == ["<b> & co", "0", "1", "2", "score", "−1", "1"]
     assert picture.size == (320, 278)
     root = root_of(picture)
     assert root.get("viewBox") == "0 0 320 278"
@@ -117,7 +117,7 @@ def test_title_legend_and_outlines_are_told():
 
 
 def test_atoms_are_numbered_as_words_number_them():
-    picture = draw("CC(=O)O", shown={"numbered": True})
+    picture = draw("CC(=O)O")
     assert texts(picture) == ["0", "1", "2", "3"]
     for text, (x, y) in zip(root_of(picture).iter(f"{NS}text"), picture.points, strict=True):
         away = abs(float(text.get("x")) - x) + abs(float(text.get("y")) - y)

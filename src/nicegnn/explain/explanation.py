@@ -220,7 +220,7 @@ class Explanation:
         Atoms and bonds are numbered within their graph, ranks count from 1. Elements and bond types
         are known where a graph carries the SMILES it was made from. Needs pandas.
         """
-        from nicegnn.explain.frames import make_frame
+        from nicegnn.explain.words import make_frame
 
         return make_frame(self, kind)
 

@@ -120,7 +120,6 @@ def _panels(
                 truth=() if truth is None else truth[here][kept],
                 top=() if top is None else part.top(top)[kept],
                 root=None if part.index is None or part.index.dim() > 1 else int(part.index),
-                numbered=True,
                 title=names[graph],
             )
         )

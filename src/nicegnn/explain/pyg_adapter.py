@@ -40,17 +40,8 @@ class NICEAlgorithm(ExplainerAlgorithm):
     ``nice``. Graphs of several kinds give a ``HeteroExplanation``. Without ``index`` all rows of
     the output are explained, and their scores are added.
 
-    ``background`` are graphs like those that the model was trained on.
-
-    Example:
-        >>> from torch_geometric.explain import Explainer
-        >>> from nicegnn.target.zoo import GIN
-        >>> explainer = Explainer(
-        ...     GIN(3, 2), algorithm=NICEAlgorithm(), explanation_type="model",
-        ...     edge_mask_type="object", model_config=dict(
-        ...         mode="multiclass_classification", task_level="graph", return_type="raw"))
-        >>> explainer(torch.eye(3), torch.tensor([[0, 1, 1, 2], [1, 0, 2, 1]])).edge_mask.shape
-        torch.Size([4])
+    ``background`` are graphs like those that the model was trained on. ``examples/pyg_explainer.py``
+    shows all.
     """
 
     def __init__(
@@ -122,8 +113,12 @@ class NICEAlgorithm(ExplainerAlgorithm):
                 return {} if number == 1 else None
             home, other = vector[graph.edge_index]
             is_sorted = bool((vector.diff() >= 0).all()) and bool((home.diff() >= 0).all())
-            fits = torch.equal(home, other) and is_sorted and number == int(vector.max()) + 1
-            return {"graphs": _with_batch(graph, vector)} if fits else None
+            if not torch.equal(home, other) or not is_sorted or number != int(vector.max()) + 1:
+                return None
+            batch = Batch(batch=vector, **graph.to_dict())  # of graphs that lie side by side
+            batch.ptr = torch.nn.functional.pad(torch.bincount(vector).cumsum(0), (1, 0))
+            batch._num_graphs = number
+            return {"graphs": batch}
         if vector is not None:  # of one graph, if it does not matter
             alone = model(
                 graph.x, graph.edge_index, **{**kwargs, "batch": torch.zeros_like(vector)}
@@ -136,17 +131,14 @@ class NICEAlgorithm(ExplainerAlgorithm):
             return None
         return {"pairs": pairs[:, rows]}
 
-    def _masks(
-        self, out: Explanation, graph: Any, rows: Tensor
-    ) -> PyGExplanation | HeteroExplanation:
+    def _masks(self, out: Explanation, graph: Any, rows: Tensor) -> Any:
         """Returns the masks that were asked for, for the whole input."""
         dense, masks = out.to_dense(), dict[str, Tensor]()
         atoms = dense.atom_score if dense.attribute_score is None else dense.attribute_score
-        node_home = torch.arange(out.num_graphs, device=rows.device).repeat_interleave(
-            out.ptr.diff()
-        )
+        number = torch.arange(out.num_graphs, device=rows.device)
+        node_batch = number.repeat_interleave(out.ptr.diff())
         are_parts = out.num_graphs > 1 and int(out.ptr[-1]) == graph.num_nodes
-        sides = ("edge", dense.edge_score, out.edge_batch), ("node", atoms, node_home)
+        sides = ("edge", dense.edge_score, out.edge_batch), ("node", atoms, node_batch)
         for side, value, home in sides:
             if value is None:
                 continue
@@ -227,13 +219,4 @@ def graph_of(x: Any, edge_index: Any, extra: dict[str, Any]) -> Data | HeteroDat
         is_part = isinstance(value, Tensor) and value.dim() > 0 and value.size(0) in rows
         if is_part and key not in _OURS:
             out[key] = value
-    return out
-
-
-def _with_batch(graph: Data, vector: Tensor) -> Batch:
-    """Returns a batch of graphs that lie side by side, by the graph of each node, ``[V]``."""
-    out = Batch(batch=vector, **graph.to_dict())
-    sizes = torch.bincount(vector)
-    out.ptr = torch.cat([sizes.new_zeros(1), sizes.cumsum(0)])
-    out._num_graphs = sizes.numel()
     return out

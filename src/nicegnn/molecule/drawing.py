@@ -45,7 +45,6 @@ class Panel:
     top: Sequence[bool] | Tensor = ()  # bonds to outline, [M]
     title: str = ""
     root: int | None = None  # node with a ring around it
-    numbered: bool = False  # show the numbers of a molecule's atoms
 
 
 def draw_panels(
@@ -158,7 +157,7 @@ def _painter(panel: Panel, room: Size, ramp: Ramp) -> Callable[[Brush, Place], N
         at = {node: points[atom] for node, atom in place.items()}
         lengths = [math.dist(at[u], at[v]) for u, v in ends]
         unit = math.fsum(lengths) / len(lengths) if lengths else min(room) / 6
-        if panel.numbered and panel.smiles:
+        if panel.smiles:
             size = max(7.0, min(10.0, 0.28 * unit))
             for atom, (x, y) in enumerate(_beside(mol, points, 0.24 * unit + 0.65 * size)):
                 brush.words(x, y, str(atom), size, palette.faint)

@@ -128,7 +128,7 @@ class Case:
     def title(self) -> str:
         """The prediction in words."""
         chance = f", {percent(self.row['probability'])}" if self.is_class else ""
-        return f"{self.row['prediction']}{chance} {self.card.unit}".rstrip()
+        return f"{self.row['prediction']}{chance or ' ' + self.card.unit}".rstrip()
 
     def drawing(self) -> Picture:
         return picture(self.row, scale_of([self.row]), (640, 480))

@@ -62,7 +62,6 @@ def picture(
         row.get("atom_score"),
         smiles=row["smiles"],
         title="" if is_bare else title,
-        numbered=True,
     )
     return draw_panels(
         [panel],
