@@ -10,8 +10,15 @@ import torch
 from torch_geometric.utils.smiles import from_rdmol
 
 from nicegnn.errors import ConfigError
-from nicegnn.molecule.drawing import Panel, draw_panels, shortened
-from nicegnn.molecule.picture import PALETTES, Palette, Picture, Ramp
+from nicegnn.molecule.drawing import (
+    PALETTES,
+    Palette,
+    Panel,
+    Picture,
+    Ramp,
+    draw_panels,
+    shortened,
+)
 from nicegnn.molecule.smiles import MoleculeError, bond_ends, parse_smiles
 from tests.molecule.seen import NS, fills, root_of, texts
 

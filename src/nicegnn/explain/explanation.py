@@ -22,7 +22,7 @@ from nicegnn.graph.kinds import Kinds
 if TYPE_CHECKING:
     import pandas as pd
 
-    from nicegnn.molecule.picture import Palette, Picture
+    from nicegnn.molecule.drawing import Palette, Picture
 
 # attributes of an explanation with an entry per bond, graph, atom or edge; some may be None
 _OF_LOSS = ("bond_loss", "bond_change", "bond_stderr", "bond_gate")
@@ -232,7 +232,6 @@ class Explanation:
 
     def draw(
         self,
-        smiles: str | Sequence[str] | None = None,
         *,
         value: Value = "score",
         top: float | int | None = None,
@@ -245,12 +244,10 @@ class Explanation:
     ) -> Picture:
         """Returns a picture of each graph, bonds and atoms coloured by their scores.
 
-        Molecules are drawn as such, other graphs as circles and lines. A notebook shows the
-        picture; ``save("x.svg")`` or ``.png`` writes it. Needs RDKit.
+        Graphs that carry a SMILES are drawn as molecules, others as circles and lines. A notebook
+        shows the picture; ``save("x.svg")`` or ``.png`` writes it. Needs RDKit.
 
         Args:
-            smiles: molecule of each graph, by default those that graphs carried; node ``i`` must
-                be atom ``i``. An empty one draws a plain graph.
             value: what colours the bonds: ``"score"``, ``"loss"``, ``"change"`` (the loss with its
                 sign, where a score counts falls alone) or ``"gate"``.
             top: outlines so many of the best bonds, as in `top`.
@@ -265,7 +262,7 @@ class Explanation:
         if palette is None:
             palette = "gate" if value == "gate" else "score"
         look: dict[str, Any] = {"size": size, "columns": columns, "palette": palette}
-        return draw(self, smiles, value, top, truth, title, most, **look)
+        return draw(self, value, top, truth, title, most, **look)
 
     def _repr_mimebundle_(self, **_: Any) -> dict[str, str]:
         """What a notebook shows: words and pictures, or the words alone."""

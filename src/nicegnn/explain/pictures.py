@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 from html import escape
 from typing import Any, get_args
 
@@ -15,8 +14,7 @@ from nicegnn.errors import ConfigError, NicegnnError
 from nicegnn.explain.checks import share_or_number, shown
 from nicegnn.explain.explanation import Explanation, Value
 from nicegnn.explain.words import summarise, title_of
-from nicegnn.molecule.drawing import Panel, draw_panels
-from nicegnn.molecule.picture import Picture
+from nicegnn.molecule.drawing import Panel, Picture, draw_panels
 
 #: What scores of bonds and atoms are, by their unit.
 LEGENDS = {
@@ -31,7 +29,6 @@ _PICTURED = 6  # graphs that a notebook shows
 
 def draw(
     out: Explanation,
-    smiles: str | Sequence[str] | None,
     value: Value,
     top: float | int | None,
     truth: Tensor | None,
@@ -43,16 +40,6 @@ def draw(
     check_choice("value", value, get_args(Value))
     if top is not None:
         share_or_number("top", top)
-    if smiles is not None:
-        given = (smiles,) * out.num_graphs if isinstance(smiles, str) else smiles
-        is_many = isinstance(smiles, str) and bool(smiles) and out.index is None and len(given) > 1
-        is_list = isinstance(given, list | tuple) and all(isinstance(one, str) for one in given)
-        if not is_list or len(given) != out.num_graphs or is_many:
-            raise ConfigError(
-                f"`smiles` must be a list of SMILES, one per graph, {out.num_graphs} in all (got "
-                f"{shown(smiles)}). Pass an empty one to draw a plain graph."
-            )
-        out = replace(out, smiles=tuple(given))
     first = out.first(most)
     is_mask = isinstance(truth, Tensor) and truth.dtype == torch.bool
     if truth is not None and not (is_mask and truth.shape == out.bond_score.shape):

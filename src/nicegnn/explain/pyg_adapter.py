@@ -40,8 +40,7 @@ class NICEAlgorithm(ExplainerAlgorithm):
     ``nice``. Graphs of several kinds give a ``HeteroExplanation``. Without ``index`` all rows of
     the output are explained, and their scores are added.
 
-    ``background`` are graphs like those that the model was trained on. ``examples/pyg_explainer.py``
-    shows all.
+    ``background`` are graphs like those that the model was trained on.
     """
 
     def __init__(

@@ -117,7 +117,7 @@ def matched_molecule(smiles: str, bond_index: Tensor, num_atoms: int | None = No
         )
     raise MoleculeError(
         f"`smiles` must describe the explained graph, atom by atom (got {smiles!r}: {difference}). "
-        "Pass the SMILES that the graph was made from; an empty one draws a plain graph."
+        "Pass the SMILES that the graph was made from, or none."
     )
 
 

@@ -9,7 +9,7 @@ from typing import Annotated, Any
 from pydantic import BaseModel, BeforeValidator, Field, create_model
 
 from nicegnn.explain.words import advice_for
-from nicegnn.molecule.picture import Picture
+from nicegnn.molecule.drawing import Picture
 from nicegnn.pretrained.model_file import ModelCard
 from nicegnn.screening.gallery import limits_of, picture, scale_key, scale_of, trust_of
 from nicegnn.screening.tables import NOTES, OUTPUTS, SCHEMAS, Row, atoms_in, bonds_in
