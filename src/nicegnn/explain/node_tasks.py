@@ -63,10 +63,9 @@ def computation_graphs(target: Target, graph: Batch, index: Tensor) -> tuple[lis
     """Returns one graph per explained node, ``[K]``, or pair, ``[2, K]``, and whether it is local.
 
     A graph holds one hop more than the model reaches, so that degrees are right at its border, and
-    ``root_index`` (the explained node) or ``edge_label_index`` (the pair), ``edge_reached`` (edges
-    that can influence it), ``edge_origin`` (their column in the whole graph) and ``node_origin``
-    (the nodes there). Whole graphs are used if the model predicts otherwise from the surroundings,
-    for example because it normalises over all nodes.
+    ``root_index`` or ``edge_label_index``, ``edge_reached`` (edges that can influence it), and
+    ``edge_origin`` and ``node_origin``, the places in the whole graph. Whole graphs are used if the
+    model predicts otherwise from the surroundings, for example because it normalises over nodes.
     """
     gate, edges = torch.ones(graph.num_edges, device=index.device), graph.edge_index
     same = intervene(target.model, lambda message, gate, site: message, gate, edge_index=edges)
@@ -130,10 +129,8 @@ def surroundings(
             part[key] = value[kept]
         elif is_whole:  # it has all that the graph had
             part[key] = value
-    if own.numel() == 2:
-        part.edge_label_index = own.view(2, 1)
-    else:
-        part.root_index = own
+    is_pair = own.numel() == 2
+    part["edge_label_index" if is_pair else "root_index"] = own.view(2, 1) if is_pair else own
     part.node_origin, part.edge_origin = near, kept
     part.edge_reached = reached_edges(edges, own, near.numel(), hops, flow)
     return part
@@ -145,7 +142,6 @@ def reached_edges(edge_index: Tensor, root: Tensor, num_nodes: int, hops: int, f
     inside = torch.zeros(num_nodes, dtype=torch.bool, device=edge_index.device)
     inside[root] = True
     for _ in range(hops - 1):
-        inside = inside.clone()
         inside[sender[inside[receiver]]] = True
     return inside[receiver]
 

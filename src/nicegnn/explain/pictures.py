@@ -57,26 +57,21 @@ def draw(
         if title is None and out.num_graphs > most:
             title = f"{most} of {out.num_graphs} graphs"
     is_share = out.unit == "odds" and value == "score"
+    legend = LEGENDS[out.unit] if value == "score" else _VALUES[value]
     marks = ["green: true bonds"] if truth is not None else []
     if top is not None:
         marks.append(f"black: {f'top {top:.0%}' if isinstance(top, float) else f'best {top}'}")
     return draw_panels(
         _panels(first, value, top, truth, names),
         title=title or "",
-        legend="\n".join(
-            [_VALUES.get(value) or LEGENDS[out.unit], *filter(None, ["; ".join(marks)])]
-        ),
+        legend="\n".join(filter(None, [legend, "; ".join(marks)])),
         limit=1.0 if is_share else None,  # one scale: what rests on no bond stays pale
         **look,
     )
 
 
 def _panels(
-    out: Explanation,
-    value: Value,
-    top: float | int | None,
-    truth: Tensor | None,
-    names: Sequence[str],
+    out: Explanation, value: Value, top: float | None, truth: Tensor | None, names: Sequence[str]
 ) -> list[Panel]:
     """Returns graphs as they are drawn."""
     if truth is not None:

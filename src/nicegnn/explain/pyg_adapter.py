@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
 import torch
@@ -19,7 +18,6 @@ from nicegnn.explain.checks import checked_config, explained_nodes, shown
 from nicegnn.explain.explanation import Explanation, concatenate
 from nicegnn.explain.nice import NICE
 from nicegnn.graph.kinds import EdgeType
-from nicegnn.intervention.background import Background
 from nicegnn.target.frozen_model import forward_parameters
 from nicegnn.target.output import Mode
 
@@ -43,12 +41,7 @@ class NICEAlgorithm(ExplainerAlgorithm):
     ``background`` are graphs like those that the model was trained on.
     """
 
-    def __init__(
-        self,
-        config: NICEConfig | None = None,
-        *,
-        background: Background | Sequence[Any] | None = None,
-    ) -> None:
+    def __init__(self, config: NICEConfig | None = None, *, background: Any = None) -> None:
         super().__init__()
         self.config, self.background = checked_config(config), background
 
@@ -75,10 +68,7 @@ class NICEAlgorithm(ExplainerAlgorithm):
         graph = graph_of(x, edge_index, kwargs)
         clean = model(x, edge_index, **kwargs)
         if not isinstance(clean, Tensor) or clean.dim() == 0:
-            raise TargetError(
-                f"The model must return a tensor with a row per output (got {shown(clean)}). Wrap "
-                "it in a module that does."
-            )
+            raise TargetError(f"The model must return a tensor of rows (got {shown(clean)}).")
         rows = torch.arange(clean.size(0), device=clean.device)
         if index is not None:
             rows = explained_nodes(index, clean.size(0), "row").to(clean.device)
@@ -119,16 +109,14 @@ class NICEAlgorithm(ExplainerAlgorithm):
             batch._num_graphs = number
             return {"graphs": batch}
         if vector is not None:  # of one graph, if it does not matter
-            alone = model(
-                graph.x, graph.edge_index, **{**kwargs, "batch": torch.zeros_like(vector)}
-            )
+            one_graph = {**kwargs, "batch": torch.zeros_like(vector)}
+            alone = model(graph.x, graph.edge_index, **one_graph)
             if alone.shape != clean.shape or not torch.allclose(alone, clean, atol=1e-5):
                 return None
         if level == ModelTaskLevel.node:
             return {"index": rows} if number == graph.num_nodes else None
-        if not isinstance(pairs, Tensor) or pairs.size(1) != number:
-            return None
-        return {"pairs": pairs[:, rows]}
+        is_pairs = isinstance(pairs, Tensor) and pairs.size(1) == number
+        return {"pairs": pairs[:, rows]} if is_pairs else None
 
     def _masks(self, out: Explanation, graph: Any, rows: Tensor) -> Any:
         """Returns the masks that were asked for, for the whole input."""

@@ -249,12 +249,8 @@ def _bond_columns(out: Explanation) -> dict[str, Any]:
 
 def _atom_columns(out: Explanation) -> dict[str, Any]:
     if out.atom_score is None:
-        raise ConfigError(
-            "This explanation has no scores of atoms (`atom_score` is None). Ask the explainer for "
-            "them, or take `to_frame('bonds')`."
-        )
-    sizes = out.ptr.diff()
-    batch = torch.arange(out.num_graphs, device=sizes.device).repeat_interleave(sizes)
+        raise ConfigError("This explanation has no scores of atoms. Take `to_frame('bonds')`.")
+    batch = torch.arange(out.num_graphs, device=out.ptr.device).repeat_interleave(out.ptr.diff())
     atoms = edge_slots(batch, out.num_graphs)
     columns = _about_graphs(out, batch) | {"atom": atoms}
     if out.smiles is not None:

@@ -64,7 +64,6 @@ class Domain:
 
     @classmethod
     def from_tensors(cls, tensors: Mapping[str, Tensor], facts: Mapping[str, Any]) -> Domain:
-        """Returns what `tensors` and `facts` gave; other content is a `StoreError`."""
         prints = tensors["fingerprints"]
         if prints.shape[1:] != (_BITS // 8,) or prints.dtype != torch.uint8:
             raise StoreError(f"`fingerprints` must be of {_BITS} bits (got {tuple(prints.shape)}).")

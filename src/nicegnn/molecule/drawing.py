@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property, partial
 from html import escape
@@ -144,26 +144,15 @@ class Brush:
         self.drawer.DrawPolygon([*rim, rim[0]], True)
 
     def molecule(
-        self,
-        mol: Mol,
-        corner: Place,
-        colours: Mapping[str, Mapping[int, Any]],
-        notes: dict[str, str],
-        ink: str,
-        length: float,
-        is_labelled: bool,
+        self, mol: Mol, corner: Place, colours: dict[str, dict[int, Any]], notes: dict[str, str]
     ) -> list[Place]:
         """Draws a molecule in the panel with this corner; returns the places of its atoms.
 
-        Pointing at ``bond-0`` or ``atom-3`` shows its note. No bond is longer than ``length``.
+        Pointing at ``bond-0`` or ``atom-3`` shows its note.
         """
         options = self.drawer.drawOptions()
         options.clearBackground = options.prepareMolsBeforeDrawing = False
-        options.setAtomPalette({-1: rgb(ink)})  # colour is kept for scores
-        options.setSymbolColour(rgb(ink))
-        options.noAtomLabels = not is_labelled
         options.padding = 0.08
-        options.fixedBondLength = self.scale * length
         options.bondLineWidth = max(1, round(1.7 * self.scale))
         options.highlightBondWidthMultiplier = max(1, round(24 / options.bondLineWidth))
         options.highlightRadius = 0.3
@@ -367,8 +356,12 @@ def _painter(panel: Panel, room: Size, ramp: Ramp) -> Callable[[Brush, Place], N
             show("atom", place[node], names[place[node]], value)
 
     def paint(brush: Brush, corner: Place) -> None:
-        longest, is_labelled = min(room) / 6, bool(panel.smiles) or len(place) <= _NUMBERED
-        points = brush.molecule(mol, corner, colours, notes, palette.ink, longest, is_labelled)
+        longest, options = min(room) / 6, brush.drawer.drawOptions()  # of a bond
+        options.fixedBondLength = brush.scale * longest
+        options.noAtomLabels = not panel.smiles and len(place) > _NUMBERED
+        options.setAtomPalette({-1: rgb(palette.ink)})  # colour is kept for scores
+        options.setSymbolColour(rgb(palette.ink))
+        points = brush.molecule(mol, corner, colours, notes)
         at = {node: points[atom] for node, atom in place.items()}
         lengths = [math.dist(at[u], at[v]) for u, v in ends]
         unit = math.fsum(lengths) / len(lengths) if lengths else longest

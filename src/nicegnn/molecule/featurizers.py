@@ -163,9 +163,8 @@ def model_featurizer(model: nn.Module) -> Featurizer:
     named = getattr(model, "featurizer", None)
     if named is None:
         raise ConfigError(
-            "The model must name its featuriser to be asked about SMILES (got none). Set "
-            f"`model.featurizer` to one of {[*FEATURIZERS]}, 'module:function' or a function, or "
-            "pass graphs."
+            "To be asked about SMILES, the model must name its featuriser (got none). Set "
+            f"`model.featurizer` to one of {[*FEATURIZERS]} or a function, or pass graphs."
         )
     return find_featurizer(named)
 

@@ -52,9 +52,7 @@ def require(module: str, extra: str, name: str = "") -> Any:
 
 
 def parse_smiles(smiles: str) -> Mol:
-    """Returns the sanitised RDKit molecule of a SMILES string, which must hold an atom.
-
-    RDKit's own messages go into the `MoleculeError`, never to the terminal.
+    """Returns the sanitised molecule of a SMILES; what RDKit says goes into the `MoleculeError`.
 
     >>> parse_smiles("Cc1ccccc1").GetNumBonds()
     7
@@ -148,11 +146,9 @@ def bond_types(mol: Mol) -> list[int]:
     for bond in mol.GetBonds():
         kind = bond.GetBondType().name.lower()
         if kind not in BOND_TYPES:
-            u, v = bond.GetBeginAtom(), bond.GetEndAtom()
-            name = f"{u.GetSymbol()}{u.GetIdx()}-{v.GetSymbol()}{v.GetIdx()}"
+            ends = f"{bond.GetBeginAtomIdx()}-{bond.GetEndAtomIdx()}"
             raise MoleculeError(
-                f"Bond {bond.GetIdx()} ({name}) must be one of {BOND_TYPES} (got "
-                f"{bond.GetBondType()}). Rewrite the molecule or drop it."
+                f"Bond {ends} must be one of {BOND_TYPES} (got {bond.GetBondType()}). Drop it."
             )
         types.append(BOND_TYPES.index(kind))
     return types
@@ -161,11 +157,7 @@ def bond_types(mol: Mol) -> list[int]:
 def graph_tensors(
     columns: Tensor, ends: Tensor, types: Tensor, num_columns: int
 ) -> dict[str, Tensor]:
-    """Returns ``x``, ``edge_index`` and ``edge_attr``.
-
-    They are told by the column of each atom, ``[V]``, the atoms of each bond, long ``[E/2, 2]``,
-    and the column of each bond, ``[E/2]``.
-    """
+    """Returns a graph of columns of atoms, ``[V]``, ends of bonds, ``[M, 2]``, and their types."""
     one_hot = torch.nn.functional.one_hot
     return {
         "x": one_hot(columns.long(), num_columns).float(),  # [V, F]

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from functools import lru_cache
 from pathlib import Path
 from threading import Lock, Semaphore
-from typing import Annotated
+from typing import Annotated, Any
 
 from fastapi import Query
 
+from nicegnn import __version__
 from nicegnn.errors import NicegnnError
-from nicegnn.page.answers import Case, Change, Comparison, Model, compare
+from nicegnn.page.answers import Case, Change, Comparison, Explained, Model, compare
 from nicegnn.page.changes import changed_molecules
 from nicegnn.pretrained import NAMES, Pretrained, card_of
 from nicegnn.pretrained.admet import ADMET
@@ -38,6 +41,11 @@ ERRORS = {
     "missing_package": 501,
     "internal": 500,
 }
+_INSTRUCTIONS = (
+    "Says what a graph neural network predicts for a molecule, and which bonds and atoms the "
+    "prediction rests on. It explains the model, which may be wrong about chemistry. Report the "
+    "verdict, its words and the notes beside every explanation."
+)
 
 
 class PageError(NicegnnError, ValueError):
@@ -151,3 +159,30 @@ class Desk:
         with self._seats:
             rows = explain_rows(records, subject, self._config)
         return [Case(model, subject.card, row) for row in rows]
+
+
+def make_tools(shelf: Shelf, most_atoms: int = MOST_ATOMS) -> Any:
+    """Returns an `MCPServer`, tools for assistants; ``run("stdio")`` serves one of them."""
+    from mcp.server import MCPServer
+    from mcp.server.mcpserver.exceptions import ToolError
+
+    desk = Desk(shelf, most_atoms)
+    server: Any = MCPServer(
+        "nicegnn", version=__version__, instructions=_INSTRUCTIONS, log_level="WARNING"
+    )
+
+    @contextmanager
+    def in_our_words() -> Iterator[None]:  # errors that say what to do; others are in the log
+        try:
+            yield
+        except (NicegnnError, ImportError) as error:
+            raise ToolError(str(error)) from error
+
+    def explain(smiles: Smiles, model: ModelName = "") -> Explained:
+        """What a model predicts for a molecule, and which bonds and atoms this rests on."""
+        return desk.case(smiles, model).explained()
+
+    tools: dict[str, Callable[..., Any]] = {"list_models": desk.models, "explain": explain}
+    for name, work in (tools | {"compare": desk.compare, "changes": desk.changes}).items():
+        server.add_tool(in_our_words()(work), name=name)
+    return server
