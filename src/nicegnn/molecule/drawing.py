@@ -458,7 +458,6 @@ def _paint_bar(brush: Brush, lines: Sequence[str], ramp: Ramp, width: int, y: fl
 def shortened(text: str, width: float, size: float) -> str:
     """Returns a text that fits into the width, an ellipsis for its middle if it must be."""
     most = max(3, int(width / (_LETTER * size)))
-    if len(text) <= most:
-        return text
     head = most * 2 // 3
-    return f"{text[:head]}…{text[len(text) - (most - head - 1) :]}"
+    tail = len(text) - (most - head - 1)
+    return text if len(text) <= most else f"{text[:head]}…{text[tail:]}"

@@ -115,8 +115,7 @@ class Case:
         return self.card.task != "regression"
 
     @property
-    def outputs(self) -> list[float]:
-        """Probabilities of all classes, or the value."""
+    def outputs(self) -> list[float]:  # probabilities of all classes, or the value
         return list(self.row[OUTPUTS])
 
     @property
@@ -126,7 +125,6 @@ class Case:
 
     @property
     def title(self) -> str:
-        """The prediction in words."""
         chance = f", {percent(self.row['probability'])}" if self.is_class else ""
         return f"{self.row['prediction']}{chance or ' ' + self.card.unit}".rstrip()
 

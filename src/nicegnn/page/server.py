@@ -57,13 +57,9 @@ def make_app(
 ) -> FastAPI:
     """Returns the application; ``hosts`` are the names it may be asked by, None for all."""
     desk = Desk(shelf, most_atoms)
+    about = "What a model predicts for a molecule, and which bonds and atoms this rests on."
     app = FastAPI(
-        title="nicegnn",
-        version=__version__,
-        description="What a graph neural network predicts for a molecule, and which bonds and "
-        "atoms its prediction rests on.",
-        docs_url=None,
-        redoc_url=None,
+        title="nicegnn", version=__version__, description=about, docs_url=None, redoc_url=None
     )
     app.add_middleware(GZipMiddleware, minimum_size=2000)
 
