@@ -115,8 +115,9 @@ class NICEAlgorithm(ExplainerAlgorithm):
                 return None
         if level == ModelTaskLevel.node:
             return {"index": rows} if number == graph.num_nodes else None
-        is_pairs = isinstance(pairs, Tensor) and pairs.size(1) == number
-        return {"pairs": pairs[:, rows]} if is_pairs else None
+        if not isinstance(pairs, Tensor) or pairs.size(1) != number:
+            return None
+        return {"pairs": pairs[:, rows]}
 
     def _masks(self, out: Explanation, graph: Any, rows: Tensor) -> Any:
         """Returns the masks that were asked for, for the whole input."""

@@ -131,7 +131,8 @@ def find_featurizer(featurizer: str | Callable[..., Data]) -> Featurizer:
     >>> find_featurizer("rich")("CO").num_edge_features
     9
     """
-    named, name = featurizer, getattr(featurizer, "__name__", "own")
+    named: Any = featurizer
+    name = getattr(featurizer, "__name__", "own")
     if isinstance(featurizer, str):
         is_import, name = ":" in featurizer, featurizer
         named = import_named("featurizer", name) if is_import else FEATURIZERS.get(name)
