@@ -136,7 +136,6 @@ def test_graphs_are_graphs(value: Any) -> None:
         (lambda model: NICE(model).explain(GRAPHS).top(1.5), "`size`"),
         (lambda model: NICE(model).explain(GRAPHS).top("a"), "`size`"),
         (lambda model: NICE(model).explain(GRAPHS).draw(value="nosuch"), "`value`"),
-        (lambda model: NICE(model).explain(GRAPHS).draw(["C"]), "."),
         (lambda m: NICE(m, background=[GRAPHS[0].clone().update({"x": X / 0})]), "`background`"),
         (lambda model: NICE(model).explain(GRAPHS[0], target=3), "between 0 and 2"),
         (lambda model: NICE(model).explain(GRAPHS[0], index=0), "Leave `index` out"),

@@ -16,10 +16,8 @@ from torch_geometric.explain import (
 )
 
 from nicegnn import NICE, NICEAlgorithm, NICEConfig
-from nicegnn.errors import TargetError
 from nicegnn.target.zoo import GIN
 from tests.conftest import NUM_FEATURES, take_snapshot
-from tests.explain.small_models import PAPER
 
 FAST = NICEConfig()
 GRAPH_TASK = {
@@ -120,14 +118,3 @@ def test_every_mode_of_pyg_is_read_right(
     else:
         expected = NICE(model.inner, FAST).explain(ring)
     torch.testing.assert_close(explanation.edge_score, expected.edge_score, rtol=1e-2, atol=1e-4)
-
-
-def test_fitted_explainer_is_used_and_must_fit_the_model(model: GIN, graphs: list[Data]) -> None:
-    nice = NICE(model, PAPER).fit(graphs, progress=False)
-    explainer = explainer_for(model, NICEAlgorithm(nice=nice))
-    explanation = explainer(graphs[1].x, graphs[1].edge_index)
-    assert bool(explanation.nice.bond_gate.isfinite().all())
-    torch.testing.assert_close(explanation.edge_score, nice.explain(graphs[1]).edge_score)
-    stranger = explainer_for(GIN(NUM_FEATURES, 3, hidden_size=8), NICEAlgorithm(nice=nice))
-    with pytest.raises(TargetError, match="another model"):
-        stranger(graphs[1].x, graphs[1].edge_index)

@@ -24,7 +24,6 @@ MASKS = ((None, "object"), ("object", None), ("object", "object"), ("attributes"
 REFUSED = {
     "node_mask_type='common_attributes'": "a column of all nodes at once is no single message",
     "edge_mask_type='attributes'": "a bond has one message: its columns mean nothing alone",
-    "nice=... with rows that are no nodes, pairs or graphs": "it explains another reading",
 }
 
 

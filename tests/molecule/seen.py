@@ -3,7 +3,7 @@
 import re
 import xml.etree.ElementTree as ElementTree
 
-from nicegnn.molecule.picture import Picture
+from nicegnn.molecule.drawing import Picture
 
 NS = "{http://www.w3.org/2000/svg}"
 

@@ -10,8 +10,15 @@ import torch
 from torch_geometric.utils.smiles import from_rdmol
 
 from nicegnn.errors import ConfigError
-from nicegnn.molecule.drawing import Panel, draw_panels, shortened, unchecked_molecule
-from nicegnn.molecule.picture import PALETTES, Palette, Picture, Ramp
+from nicegnn.molecule.drawing import (
+    PALETTES,
+    Palette,
+    Panel,
+    Picture,
+    Ramp,
+    draw_panels,
+    shortened,
+)
 from nicegnn.molecule.smiles import MoleculeError, bond_ends, parse_smiles
 from tests.molecule.seen import NS, fills, root_of, texts
 
@@ -104,7 +111,7 @@ def test_ramps_leave_the_ground_steadily(palette):
 def test_title_legend_and_outlines_are_told():
     shown = {"truth": [False, True], "top": torch.tensor([True, False]), "title": "<b> & co"}
     picture = draw("CCC", [1.0, -0.5], legend="score", shown=shown)
-    assert texts(picture) == ["<b> & co", "score", "−1", "1"]
+    assert texts(picture) == ["<b> & co", "0", "1", "2", "score", "−1", "1"]
     assert picture.size == (320, 278)
     root = root_of(picture)
     assert root.get("viewBox") == "0 0 320 278"
@@ -117,7 +124,7 @@ def test_title_legend_and_outlines_are_told():
 
 
 def test_atoms_are_numbered_as_words_number_them():
-    picture = draw("CC(=O)O", shown={"numbered": True})
+    picture = draw("CC(=O)O")
     assert texts(picture) == ["0", "1", "2", "3"]
     for text, (x, y) in zip(root_of(picture).iter(f"{NS}text"), picture.points, strict=True):
         away = abs(float(text.get("x")) - x) + abs(float(text.get("y")) - y)
@@ -163,15 +170,6 @@ def test_plain_graphs_are_laid_out_the_same_every_time():
     assert "class='atom-" not in draw_panels([chain]).svg  # and no node has a letter
     none = Panel(torch.zeros(2, 0, dtype=torch.long), num_nodes=1)
     assert len(draw_panels([none]).points) == 1
-
-
-def test_graph_without_smiles_is_drawn_from_its_atoms_and_bonds():
-    bonds = [(0, 1, 1), (1, 2, 2), (0, 3, 1), (0, 4, 4), (0, 5, 1), (0, 6, 1)]
-    mol = unchecked_molecule(["C", "N", "O", "H", "C", "F", "Unk"], bonds)  # six bonds at a carbon
-    index = torch.tensor([bond[:2] for bond in bonds]).t()
-    found = fills(draw_panels([Panel(index, torch.arange(6.0), molecule=mol)]))
-    assert "C0-H3, score 2" in found
-    assert len(found) == 5
 
 
 def test_what_does_not_fit_is_named():

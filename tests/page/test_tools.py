@@ -47,7 +47,7 @@ def test_tools_over_standard_input_and_output() -> None:
 def test_limits_hold_for_assistants_too() -> None:
     from mcp.server.mcpserver.exceptions import ToolError
 
-    from nicegnn.page.tools import make_tools
+    from nicegnn.page.desk import make_tools
 
     server = make_tools(Shelf(ModelConfig(model="benzene")), most_atoms=5)
     with pytest.raises(ToolError, match="at most 5 atoms"):

@@ -47,7 +47,7 @@ def mcp(config: ModelConfig, atoms: Atoms = 200, plugins: Plugins = None) -> Non
     nicegnn mcp --model active.safetensors
     """
     shelf = _shelf(config, fastapi="page", mcp="assistants")
-    from nicegnn.page.tools import make_tools
+    from nicegnn.page.desk import make_tools
 
     make_tools(shelf, atoms).run("stdio")
 

@@ -22,7 +22,7 @@ from nicegnn.graph.kinds import Kinds
 if TYPE_CHECKING:
     import pandas as pd
 
-    from nicegnn.molecule.picture import Palette, Picture
+    from nicegnn.molecule.drawing import Palette, Picture
 
 # attributes of an explanation with an entry per bond, graph, atom or edge; some may be None
 _OF_LOSS = ("bond_loss", "bond_change", "bond_stderr", "bond_gate")
@@ -203,7 +203,7 @@ class Explanation:
 
         Elements and bond types are known where a graph carries the SMILES it was made from.
         """
-        from nicegnn.explain.frames import make_frame
+        from nicegnn.explain.words import make_frame
 
         return make_frame(self, kind)
 
@@ -215,7 +215,6 @@ class Explanation:
 
     def draw(
         self,
-        smiles: str | Sequence[str] | None = None,
         *,
         value: Value = "score",
         top: float | int | None = None,
@@ -228,11 +227,10 @@ class Explanation:
     ) -> Picture:
         """Returns a picture of each graph, bonds and atoms coloured by their scores.
 
-        A notebook shows it; ``save("x.svg")`` or ``.png`` writes it. Needs RDKit.
+        Graphs that carry a SMILES are drawn as molecules, others as circles and lines. A notebook
+        shows it; ``save("x.svg")`` or ``.png`` writes it. Needs RDKit.
 
         Args:
-            smiles: molecule of each graph, by default those that graphs carried; node ``i`` must
-                be atom ``i``. An empty one draws a graph of circles and lines.
             value: what colours the bonds; ``"change"`` is the loss with its sign.
             top, truth: outlines the best bonds, as in `top`, or true ones, bool ``[M]``.
             size, columns, most: pixels of each graph, graphs side by side, and graphs in all.
@@ -243,10 +241,10 @@ class Explanation:
         if palette is None:
             palette = "gate" if value == "gate" else "score"
         look: dict[str, Any] = {"size": size, "columns": columns, "palette": palette}
-        return draw(self, smiles, value, top, truth, title, most, **look)
+        return draw(self, value, top, truth, title, most, **look)
 
     def _repr_mimebundle_(self, **_: Any) -> dict[str, str]:
-        """What a notebook shows: words, a table of bonds and pictures, or the words alone."""
+        """What a notebook shows: words and pictures, or the words alone."""
         from nicegnn.explain.pictures import to_html
 
         return {"text/plain": self.summary(), "text/html": to_html(self)}

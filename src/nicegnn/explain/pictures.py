@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 from html import escape
 from typing import Any, get_args
 
@@ -15,8 +14,7 @@ from nicegnn.errors import ConfigError, NicegnnError
 from nicegnn.explain.checks import share_or_number, shown
 from nicegnn.explain.explanation import Explanation, Value
 from nicegnn.explain.words import summarise, title_of
-from nicegnn.molecule.drawing import Panel, draw_panels
-from nicegnn.molecule.picture import Picture
+from nicegnn.molecule.drawing import Panel, Picture, draw_panels
 
 #: What scores of bonds and atoms are, by their unit.
 LEGENDS = {
@@ -27,12 +25,10 @@ LEGENDS = {
 _VALUES = {"loss": "loss", "change": "change of the log-odds or value", "gate": "gate"}
 _LARGE = 60  # nodes of a plain graph of which only reached bonds are drawn
 _PICTURED = 6  # graphs that a notebook shows
-_LISTED = 5  # ranks in the table of a notebook
 
 
 def draw(
     out: Explanation,
-    smiles: str | Sequence[str] | None,
     value: Value,
     top: float | int | None,
     truth: Tensor | None,
@@ -44,7 +40,6 @@ def draw(
     check_choice("value", value, get_args(Value))
     if top is not None:
         share_or_number("top", top)
-    out = _with_smiles(out, smiles)
     first = out.first(most)
     is_mask = isinstance(truth, Tensor) and truth.dtype == torch.bool
     if truth is not None and not (is_mask and truth.shape == out.bond_score.shape):
@@ -53,9 +48,7 @@ def draw(
             f"(got {shown(truth)}). Pass True for true bonds."
         )
     if not isinstance(title, str | None):
-        raise ConfigError(
-            f"`title` must be a text (got {shown(title)}). Pass one, or leave it out."
-        )
+        raise ConfigError(f"`title` must be a text (got {shown(title)}). Leave it out.")
     names = [title_of(part) for part in first.split()]
     if out.num_graphs == 1:
         names, title = [title or names[0]], ""
@@ -64,40 +57,23 @@ def draw(
         if title is None and out.num_graphs > most:
             title = f"{most} of {out.num_graphs} graphs"
     is_share = out.unit == "odds" and value == "score"
-    legend = _VALUES.get(value) or LEGENDS[out.unit]
+    legend = LEGENDS[out.unit] if value == "score" else _VALUES[value]
     marks = ["green: true bonds"] if truth is not None else []
     if top is not None:
         marks.append(f"black: {f'top {top:.0%}' if isinstance(top, float) else f'best {top}'}")
-    legend += f"\n{'; '.join(marks)}" if marks else ""
-    panels = _panels(first, value, top, truth)
     return draw_panels(
-        [replace(panel, title=name) for panel, name in zip(panels, names, strict=True)],
+        _panels(first, value, top, truth, names),
         title=title or "",
-        legend=legend,
+        legend="\n".join(filter(None, [legend, "; ".join(marks)])),
         limit=1.0 if is_share else None,  # one scale: what rests on no bond stays pale
         **look,
     )
 
 
-def _with_smiles(out: Explanation, smiles: str | Sequence[str] | None) -> Explanation:
-    """Returns the explanation with other SMILES, one per graph."""
-    if smiles is None:
-        return out
-    given = (smiles,) * out.num_graphs if isinstance(smiles, str) else smiles
-    is_one = isinstance(smiles, str) and smiles != "" and out.index is None
-    is_list = isinstance(given, list | tuple) and all(isinstance(one, str) for one in given)
-    if not is_list or len(given) != out.num_graphs or (is_one and out.num_graphs > 1):
-        raise ConfigError(
-            f"`smiles` must be a list of SMILES, one per graph, {out.num_graphs} in all (got "
-            f"{shown(smiles)}). Pass an empty one to draw a plain graph."
-        )
-    return replace(out, smiles=tuple(given))
-
-
 def _panels(
-    out: Explanation, value: Value, top: float | int | None, truth: Tensor | None
+    out: Explanation, value: Value, top: float | None, truth: Tensor | None, names: Sequence[str]
 ) -> list[Panel]:
-    """Returns graphs as they are drawn, without titles."""
+    """Returns graphs as they are drawn."""
     if truth is not None:
         truth = truth[: out.bond_score.numel()]  # graphs follow each other
     if out.whole is not None and (out.smiles or int(out.ptr[1]) <= _LARGE):  # of nodes: all bonds
@@ -107,8 +83,7 @@ def _panels(
     values: Tensor = getattr(out, f"bond_{value}")
     if bool(values.isnan().any()):
         raise ConfigError(
-            f"`value` must be one that the explainer gives (got {value!r}, which it has not: "
-            "the numbers are nan). Draw value='score'."
+            f"`value` must be one that the explainer gives (got {value!r}). Draw value='score'."
         )
     panels = []
     for graph, part in enumerate(out.split()):
@@ -127,30 +102,17 @@ def _panels(
                 truth=() if truth is None else truth[here][kept],
                 top=() if top is None else part.top(top)[kept],
                 root=None if part.index is None or part.index.dim() > 1 else int(part.index),
-                numbered=True,
+                title=names[graph],
             )
         )
     return panels
 
 
 def to_html(out: Explanation) -> str:
-    """Returns words, pictures of the first graphs and a table, for notebooks; never raises."""
-    first = out.first(_PICTURED)
+    """Returns words, and pictures of the first graphs, for notebooks; never raises."""
     words = escape(summarise(out, most=_PICTURED)).replace("\n", "<br>")
-    parts = [f"<div style='max-width: 60em; line-height: 1.4'>{words}</div>"]
-    for name in ("picture", "table"):
-        try:
-            text = first.draw().svg if name == "picture" else _table(first)
-        except (NicegnnError, ImportError) as error:
-            text = f"<em>No {name}: {escape(str(error))}</em>"
-        parts.append(f"<div style='margin-top: 0.5em'>{text}</div>")
-    return f"<div>{''.join(parts)}</div>"
-
-
-def _table(out: Explanation) -> str:
-    """Returns the best bonds of each graph as a table."""
-    frame = out.to_frame()
-    best = frame[frame["rank"] <= _LISTED].sort_values(["graph", "rank"], kind="stable")
-    if len(best):  # without rows every column is empty
-        best = best.dropna(axis="columns", how="all")
-    return str(best.to_html(index=False, border=0, float_format=lambda value: f"{value:.3g}"))
+    try:
+        shown = out.first(_PICTURED).draw().svg
+    except (NicegnnError, ImportError) as error:
+        shown = f"<em>No picture: {escape(str(error))}</em>"
+    return f"<div style='max-width: 60em; line-height: 1.4'>{words}</div><div>{shown}</div>"

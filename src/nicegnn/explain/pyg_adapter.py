@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
 import torch
@@ -19,7 +18,6 @@ from nicegnn.explain.checks import checked_config, explained_nodes, shown
 from nicegnn.explain.explanation import Explanation, concatenate
 from nicegnn.explain.nice import NICE
 from nicegnn.graph.kinds import EdgeType
-from nicegnn.intervention.background import Background
 from nicegnn.target.frozen_model import forward_parameters
 from nicegnn.target.output import Mode
 
@@ -40,30 +38,12 @@ class NICEAlgorithm(ExplainerAlgorithm):
     ``nice``. Graphs of several kinds give a ``HeteroExplanation``. Without ``index`` all rows of
     the output are explained, and their scores are added.
 
-    ``nice`` can be an explainer of the same model; ``background`` are graphs like those that the
-    model was trained on.
-
-    Example:
-        >>> from torch_geometric.explain import Explainer
-        >>> from nicegnn.target.zoo import GIN
-        >>> explainer = Explainer(
-        ...     GIN(3, 2), algorithm=NICEAlgorithm(), explanation_type="model",
-        ...     edge_mask_type="object", model_config=dict(
-        ...         mode="multiclass_classification", task_level="graph", return_type="raw"))
-        >>> explainer(torch.eye(3), torch.tensor([[0, 1, 1, 2], [1, 0, 2, 1]])).edge_mask.shape
-        torch.Size([4])
+    ``background`` are graphs like those that the model was trained on.
     """
 
-    def __init__(
-        self,
-        config: NICEConfig | None = None,
-        *,
-        nice: NICE | None = None,
-        background: Background | Sequence[Any] | None = None,
-    ) -> None:
+    def __init__(self, config: NICEConfig | None = None, *, background: Any = None) -> None:
         super().__init__()
         self.config, self.background = checked_config(config), background
-        self._nice = [nice]  # in a list, so that the model does not become a part of this module
 
     def supports(self) -> bool:
         """Whether masks are of edges, of nodes, or of each attribute of each node."""
@@ -88,34 +68,25 @@ class NICEAlgorithm(ExplainerAlgorithm):
         graph = graph_of(x, edge_index, kwargs)
         clean = model(x, edge_index, **kwargs)
         if not isinstance(clean, Tensor) or clean.dim() == 0:
-            raise TargetError(
-                f"The model must return a tensor with a row per output (got {shown(clean)}). Wrap "
-                "it in a module that does."
-            )
+            raise TargetError(f"The model must return a tensor of rows (got {shown(clean)}).")
         rows = torch.arange(clean.size(0), device=clean.device)
         if index is not None:
             rows = explained_nodes(index, clean.size(0), "row").to(clean.device)
         labels = None if self.model_config.mode == ModelMode.regression else target.view(-1)
-        wanted = None if labels is None else labels[rows]
         of_nodes = self.explainer_config.node_mask_type
-        asked: dict[str, Any] = {"atoms": of_nodes is not None}
-        if of_nodes == MaskType.attributes:
-            asked["atoms"] = "attributes"
+        atoms: Any = "attributes" if of_nodes == MaskType.attributes else of_nodes is not None
         question = self._question(model, graph, clean, rows, kwargs)
-        if question is not None:
-            if "graphs" in question:  # all graphs are explained, and some are kept
-                wanted = labels
-            graphs = question.pop("graphs", graph)
-            nice = self._explainer(model, kwargs)
-            return self._masks(
-                nice.explain(graphs, target=wanted, **question, **asked), graph, rows
-            )
-        parts = []
-        for place, row in enumerate(rows.tolist()):
-            nice = self._explainer(model, kwargs, row)
-            one = None if wanted is None else wanted[place]
-            parts.append(nice.explain(graph, target=one, **asked))
-        return self._masks(concatenate(parts), graph, rows)
+        if question is None:
+            parts = []
+            for row in rows.tolist():
+                one = None if labels is None else labels[row]
+                nice = self._explainer(model, kwargs, row)
+                parts.append(nice.explain(graph, target=one, atoms=atoms))
+            return self._masks(concatenate(parts), graph, rows)
+        if labels is not None and "graphs" not in question:  # else all graphs are explained
+            labels = labels[rows]
+        nice, asked = self._explainer(model, kwargs), {"graphs": graph, **question}
+        return self._masks(nice.explain(**asked, target=labels, atoms=atoms), graph, rows)
 
     def _question(
         self, model: nn.Module, graph: Any, clean: Tensor, rows: Tensor, kwargs: dict[str, Any]
@@ -131,12 +102,15 @@ class NICEAlgorithm(ExplainerAlgorithm):
                 return {} if number == 1 else None
             home, other = vector[graph.edge_index]
             is_sorted = bool((vector.diff() >= 0).all()) and bool((home.diff() >= 0).all())
-            fits = torch.equal(home, other) and is_sorted and number == int(vector.max()) + 1
-            return {"graphs": _with_batch(graph, vector)} if fits else None
+            if not torch.equal(home, other) or not is_sorted or number != int(vector.max()) + 1:
+                return None
+            batch = Batch(batch=vector, **graph.to_dict())  # of graphs that lie side by side
+            batch.ptr = torch.nn.functional.pad(torch.bincount(vector).cumsum(0), (1, 0))
+            batch._num_graphs = number
+            return {"graphs": batch}
         if vector is not None:  # of one graph, if it does not matter
-            alone = model(
-                graph.x, graph.edge_index, **{**kwargs, "batch": torch.zeros_like(vector)}
-            )
+            one_graph = {**kwargs, "batch": torch.zeros_like(vector)}
+            alone = model(graph.x, graph.edge_index, **one_graph)
             if alone.shape != clean.shape or not torch.allclose(alone, clean, atol=1e-5):
                 return None
         if level == ModelTaskLevel.node:
@@ -145,30 +119,32 @@ class NICEAlgorithm(ExplainerAlgorithm):
             return None
         return {"pairs": pairs[:, rows]}
 
-    def _masks(
-        self, out: Explanation, graph: Any, rows: Tensor
-    ) -> PyGExplanation | HeteroExplanation:
+    def _masks(self, out: Explanation, graph: Any, rows: Tensor) -> Any:
         """Returns the masks that were asked for, for the whole input."""
-        dense, homes = out.to_dense(), dict[str, Tensor]()
+        dense, masks = out.to_dense(), dict[str, Tensor]()
         atoms = dense.atom_score if dense.attribute_score is None else dense.attribute_score
-        if out.num_graphs > 1 and int(out.ptr[-1]) == graph.num_nodes:  # graphs side by side
-            number = torch.arange(out.num_graphs, device=rows.device)
-            homes = {"edge": out.edge_batch, "node": number.repeat_interleave(out.ptr.diff())}
-        masks: dict[str, Tensor] = {}
-        for side, value in (("edge", dense.edge_score), ("node", atoms)):
+        number = torch.arange(out.num_graphs, device=rows.device)
+        node_batch = number.repeat_interleave(out.ptr.diff())
+        are_parts = out.num_graphs > 1 and int(out.ptr[-1]) == graph.num_nodes
+        sides = ("edge", dense.edge_score, out.edge_batch), ("node", atoms, node_batch)
+        for side, value, home in sides:
             if value is None:
                 continue
-            home = homes.get(side)
-            if home is None:  # the input once for each row
+            if are_parts:  # graphs side by side
+                value = (value.t() * torch.isin(home, rows)).t()
+            else:  # the input once for each row
                 value = value.view(out.num_graphs, -1, *value.shape[1:]).sum(0)
-            else:
-                value = value * _wide(torch.isin(home, rows), value)
+                home = value.new_zeros(value.size(0), dtype=torch.long)
             masks[f"{side}_score"] = value
             if side == "node" or self.explainer_config.edge_mask_type is not None:
-                mask = _to_mask(value, home, self.model_config.mode == ModelMode.regression)
+                is_value = self.model_config.mode == ModelMode.regression
+                size = value.abs() if is_value else value.nan_to_num(0.0).clamp(min=0)
+                peak = size if size.dim() == 1 else size.amax(1)
+                largest = scatter(peak, home, reduce="max").clamp(min=1e-30)  # of each graph
+                mask = (size.t() / largest[home]).t()
                 masks[f"{side}_mask"] = mask.view(mask.size(0), -1) if side == "node" else mask
         if not isinstance(graph, HeteroData):
-            return PyGExplanation(**masks, nice=_Held(out))
+            return PyGExplanation(**masks, nice=out)
         assert out.kinds is not None  # those of the graph
         found = HeteroExplanation()
         for name, value in masks.items():
@@ -176,19 +152,11 @@ class NICEAlgorithm(ExplainerAlgorithm):
             if value.dim() == 2 and value.size(1) > 1:  # padded to the widest kind
                 parts = {kind: part[:, : graph[kind].x.size(1)] for kind, part in parts.items()}
             found.set_value_dict(name, parts)
-        found.nice = _Held(out)
+        found.nice = out
         return found
 
     def _explainer(self, model: nn.Module, kwargs: dict[str, Any], row: int | None = None) -> NICE:
         """Returns what explains the model, or one row of its output, as the output of one graph."""
-        fitted = self._nice[0]
-        if fitted is not None:
-            if fitted.target.model is not model or row is not None:
-                raise TargetError(
-                    "`nice` must be an explainer of the model object of Explainer(...), whose rows "
-                    "are nodes, pairs or graphs (got another model, or other rows). Leave it out."
-                )
-            return fitted
         takes_batch = "batch" in forward_parameters(model) or "batch" in kwargs
 
         def call(model: nn.Module, batch: Any) -> Tensor:
@@ -197,12 +165,11 @@ class NICEAlgorithm(ExplainerAlgorithm):
                 out = model(batch.x_dict, batch.edge_index_dict, **given)
             else:
                 given = {k: batch.get(k, v) for k, v in extra}
-                if takes_batch and row is None:
-                    given["batch"] = batch.batch
-                if "batch_size" in given and row is None:
-                    given["batch_size"] = batch.num_graphs
-                if row is not None and "batch" in kwargs:
-                    given["batch"] = kwargs["batch"]
+                if row is not None:
+                    given |= {"batch": kwargs["batch"]} if "batch" in kwargs else {}
+                else:
+                    given |= {"batch": batch.batch} if takes_batch else {}
+                    given |= {"batch_size": batch.num_graphs} if "batch_size" in given else {}
                 out = model(batch.x, batch.edge_index, **given)
             return out if row is None else out[row : row + 1].view(1, -1)
 
@@ -216,18 +183,6 @@ class NICEAlgorithm(ExplainerAlgorithm):
             inputs=call,
             batched=None if takes_batch and row is None else False,
         )
-
-
-class _Held:
-    """Carries an explanation through PyG's Data, which would try to copy a bare dataclass."""
-
-    def __init__(self, explanation: Explanation) -> None:
-        self.explanation = explanation
-
-    def __getattr__(self, name: str) -> Any:
-        if name.startswith("__"):
-            raise AttributeError(name)
-        return getattr(self.explanation, name)
 
 
 def graph_of(x: Any, edge_index: Any, extra: dict[str, Any]) -> Data | HeteroData:
@@ -247,33 +202,9 @@ def graph_of(x: Any, edge_index: Any, extra: dict[str, Any]) -> Data | HeteroDat
             f"`x` and `edge_index` must be tensors, or dicts of them (got {shown(x)} and "
             f"{shown(edge_index)})."
         )
-    rows = x.size(0), edge_index.size(1)  # others are the same for all parts of the graph
-    kept = {
-        key: value
-        for key, value in extra.items()
-        if isinstance(value, Tensor) and value.dim() > 0 and value.size(0) in rows
-    }
-    return Data(x=x, edge_index=edge_index, **{k: v for k, v in kept.items() if k not in _OURS})
-
-
-def _with_batch(graph: Data, vector: Tensor) -> Batch:
-    """Returns a batch of graphs that lie side by side, by the graph of each node, ``[V]``."""
-    out = Batch(batch=vector, **graph.to_dict())
-    sizes = torch.bincount(vector)
-    out.ptr = torch.cat([sizes.new_zeros(1), sizes.cumsum(0)])
-    out._num_graphs = sizes.numel()
+    out, rows = Data(x=x, edge_index=edge_index), (x.size(0), edge_index.size(1))
+    for key, value in extra.items():  # others are the same for all parts of the graph
+        is_part = isinstance(value, Tensor) and value.dim() > 0 and value.size(0) in rows
+        if is_part and key not in _OURS:
+            out[key] = value
     return out
-
-
-def _to_mask(score: Tensor, home: Tensor | None, is_value: bool) -> Tensor:
-    """Returns scores divided by the largest, of each graph if there are several."""
-    size = score.abs() if is_value else score.nan_to_num(0.0).clamp(min=0)
-    if home is None:
-        home = torch.zeros(size.size(0), dtype=torch.long, device=size.device)
-    largest = scatter(size.flatten(1).amax(1) if size.dim() > 1 else size, home, reduce="max")
-    return size / _wide(largest.clamp(min=1e-30)[home], size)
-
-
-def _wide(value: Tensor, like: Tensor) -> Tensor:
-    """Returns a value for each row, ``[n]``, so that it fits to ``[n, ...]``."""
-    return value.view(-1, *[1] * (like.dim() - 1))

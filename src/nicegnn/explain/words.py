@@ -1,20 +1,25 @@
-"""Explanations in words: predictions, best bonds, how far to trust them."""
+"""Explanations in words and tables: predictions, bonds, atoms, how far to trust them."""
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping
+from contextlib import suppress
 from math import expm1, isnan
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, get_args
 
 import torch
 from torch import Tensor
 
-from nicegnn.explain.explanation import Explanation
+from nicegnn.config import check_choice
+from nicegnn.errors import ConfigError
+from nicegnn.explain.explanation import Explanation, Kind
 from nicegnn.explain.trust import ADVICE, Flag, verdict_of
-from nicegnn.molecule.smiles import MoleculeError, matched_molecule, require_rdkit
+from nicegnn.graph.case import edge_slots, shared_rank
+from nicegnn.molecule.smiles import MoleculeError, matched_molecule, require, require_rdkit
 
 if TYPE_CHECKING:
+    import pandas as pd
     from rdkit.Chem import Mol
 
 _NAMED = 3  # bonds that words name
@@ -22,27 +27,27 @@ _NAMED = 3  # bonds that words name
 
 def summarise(out: Explanation, most: int = 20) -> str:
     """Returns the result in words; see `Explanation.summary`."""
-    listed = out.first(most)
-    parts, mols = listed.split(), molecules(listed)
-    is_one = out.num_graphs == 1
-    lines = []
-    for number, (part, mol) in enumerate(zip(parts, mols, strict=True)):
-        line = f"{_subject(out, number)}: {_prediction(part)}. {_best_bonds(part, mol)}"
-        name = "" if is_one else flag_names(part.status.flags[0])
-        lines.append(line + _two_places(part, mol) + (f" [{name}]" if name else ""))
+    listed, is_one = out.first(most), out.num_graphs == 1
+    mols, lines = molecules(listed), []
+    for number, (part, mol) in enumerate(zip(listed.split(), mols, strict=True)):
+        smiles = part.smiles[0] if part.smiles else ""
+        name = "Graph" if is_one else f"Graph {number}"
+        name = f"{name} ({smiles})" if smiles and not is_one else smiles or name
+        subject = name if part.index is None else _roots(part.index).capitalize()
+        flags = "" if is_one else flag_names(part.status.flags[0])
+        line = f"{subject}: {_prediction(part)}. {_best_bonds(part, mol)}"
+        lines.append(line + _two_places(part, mol) + (f" [{flags}]" if flags else ""))
     if not is_one:
         pairs = "nodes" if out.index is not None and out.index.dim() == 1 else "pairs of nodes"
         units = "graphs" if out.index is None else pairs
         lines.insert(0, f"{out.num_graphs} {units} were explained.")
         lines += [f"... and {out.num_graphs - most} more."] if out.num_graphs > most else []
     if out.trust is not None and bool(out.bond_reached.any()):
-        if is_one:
-            numbers = {name: float(value) for name, value in vars(out.trust).items()}
-            lines.append(trust_words(numbers, is_class=is_classification(out)))
-        else:
-            counted = Counter(out.trust.verdicts).most_common()
-            texts = (f"{verdict} {number}" for verdict, number in counted)
-            lines.append(f"Verdicts on the best bonds: {', '.join(texts)}.")
+        numbers = {name: float(value[0]) for name, value in vars(out.trust).items()}
+        counted = Counter(out.trust.verdicts).most_common()
+        texts = ", ".join(f"{verdict} {number}" for verdict, number in counted)
+        one = trust_words(numbers, is_class=is_classification(out))
+        lines.append(one if is_one else f"Verdicts on the best bonds: {texts}.")
     if is_one and out.smiles and out.smiles[0] and mols[0] is None:
         lines.append("Its SMILES does not describe this graph, so atoms are only numbered.")
     for flag, number in out.status.counts.items():
@@ -82,23 +87,12 @@ def careful(verdict: str) -> str:
     return "look twice" if verdict == "rely on it" else verdict
 
 
-def _subject(out: Explanation, number: int) -> str:
-    """Returns how words call a graph or an explained node."""
-    if out.index is not None:
-        return _roots(out.index[number]).capitalize()
-    name = "Graph" if out.num_graphs == 1 else f"Graph {number}"
-    smiles = out.smiles[number] if out.smiles else ""
-    return f"{name} ({smiles})" if smiles and out.num_graphs > 1 else smiles or name
-
-
 def _roots(index: Tensor) -> str:
-    """Returns the explained node, or pair of nodes, in words."""
     roots = ", ".join(map(str, index.view(-1).tolist()))
     return f"{'pair' if index.numel() > 1 else 'node'} {roots}"
 
 
 def _prediction(part: Explanation) -> str:
-    """Returns the prediction for one graph in words."""
     target, row = int(part.target), part.prediction[0]
     if target < 0:
         return f"{row.numel()} values are explained together"
@@ -113,7 +107,6 @@ def _prediction(part: Explanation) -> str:
 
 
 def _probability(log_probability: Tensor) -> str:
-    """Returns a probability with two digits, never 0 or 1."""
     value = float(log_probability.exp())
     return "> 0.99" if value > 0.995 else "< 0.01" if value < 0.005 else f"{value:.2f}"
 
@@ -134,7 +127,7 @@ def _best_bonds(part: Explanation, mol: Mol | None) -> str:
         return f"It rests on none of its {num} bonds alone."
     words = []
     for bond in best:
-        names = (f"{_symbol(mol, node)}{node}" for node in ends[bond])
+        names = (f"{symbol_of(mol, node) or ''}{node}" for node in ends[bond])
         words.append(f"{'–'.join(names)} ({float(part.bond_score[bond]):.2g})")
     alike = size.count(last) - sum(size[bond] == last for bond in best)
     more = f", and {alike} more that equal the last" if alike else ""
@@ -146,29 +139,28 @@ def _two_places(part: Explanation, mol: Mol | None) -> str:
     place = part.atom_place
     if place is None or not bool(place.any()):
         return ""
-    groups = []
-    for number in (1, 2):
-        nodes = (place.abs() == number).nonzero().view(-1).tolist()
-        groups.append(" ".join(f"{_symbol(mol, node)}{node}" for node in nodes))
+    one, other = (
+        " ".join(f"{symbol_of(mol, node) or ''}{node}" for node in nodes.view(-1).tolist())
+        for nodes in ((place.abs() == number).nonzero() for number in (1, 2))
+    )
     if int(place.max()) > 0:
-        return f" Either of two groups of atoms suffices: {groups[0]}, or {groups[1]}."
-    return f" Two groups of atoms are both needed: {groups[0]}, and {groups[1]}."
+        return f" Either of two groups of atoms suffices: {one}, or {other}."
+    return f" Two groups of atoms are both needed: {one}, and {other}."
 
 
-def _symbol(mol: Mol | None, node: int) -> str:
-    return "" if mol is None else str(mol.GetAtomWithIdx(node).GetSymbol())
+def symbol_of(mol: Mol | None, node: int) -> str | None:
+    return None if mol is None else str(mol.GetAtomWithIdx(node).GetSymbol())
 
 
 def flag_names(flag: Flag) -> str:
-    """Returns the names of the observations about one graph, nothing if there are none."""
     return ", ".join(str(one.name) for one in ADVICE if one in flag)
 
 
 def flag_words(flag: Flag) -> str:
     """Returns the observations about one graph in words.
 
-    >>> flag_words(Flag.OK), flag_words(Flag.INSENSITIVE | Flag.ALL_RESTORED)
-    ('ok', 'insensitive, all restored')
+    >>> flag_words(Flag.INSENSITIVE | Flag.ALL_RESTORED)
+    'insensitive, all restored'
     """
     return flag_names(flag).lower().replace("_", " ") or "ok"
 
@@ -188,14 +180,13 @@ def title_of(part: Explanation) -> str:
     target, flag = int(part.target), part.status.flags[0]
     what = "" if part.index is None else f"{_roots(part.index)}, "
     care = "" if flag == Flag.OK else f" ({flag_words(flag)})"
+    said = f"predicted {float(part.prediction[0, target]):.3g}"
     if target < 0:
-        return f"{what}{_prediction(part)}{care}"
-    value = part.prediction[0, target]
-    if is_classification(part):
-        probability = _probability(value)
-        equals = "" if probability[0] in "<>" else "= "
-        return f"{what}class {target}, p {equals}{probability}{care}"
-    return f"{what}predicted {float(value):.3g}{care}"
+        said = _prediction(part)
+    elif is_classification(part):
+        probability = _probability(part.prediction[0, target])
+        said = f"class {target}, p {'' if probability[0] in '<>' else '= '}{probability}"
+    return f"{what}{said}{care}"
 
 
 def is_classification(out: Explanation) -> bool:
@@ -207,13 +198,98 @@ def is_classification(out: Explanation) -> bool:
 
 def molecules(out: Explanation) -> list[Mol | None]:
     """Returns the molecule of each graph, None where its SMILES is unknown or of another graph."""
-    mols: list[Mol | None] = []
-    if out.smiles is not None:
-        out = out.to_dense()
-    for part, smiles in zip(out.split(), out.smiles or ("",) * out.num_graphs, strict=True):
-        try:
-            mol = matched_molecule(smiles, part.bond_index, int(part.ptr[-1])) if smiles else None
-        except (MoleculeError, ImportError):
-            mol = None
-        mols.append(mol)
+    mols: list[Mol | None] = [None] * out.num_graphs
+    for number, part in enumerate(out.to_dense().split() if out.smiles else ()):
+        with suppress(MoleculeError, ImportError):
+            if part.smiles and part.smiles[0]:
+                ends, num_nodes = part.bond_index, int(part.ptr[-1])
+                mols[number] = matched_molecule(part.smiles[0], ends, num_nodes)
     return mols
+
+
+def make_frame(out: Explanation, kind: Kind) -> pd.DataFrame:
+    """Returns the table of bonds, atoms or graphs; see `Explanation.to_frame`."""
+    check_choice("kind", kind, get_args(Kind))
+    make = {"bonds": _bond_columns, "atoms": _atom_columns, "graphs": _graph_columns}[kind]
+    columns = {
+        name: value.detach().cpu().numpy() if isinstance(value, Tensor) else value
+        for name, value in make(out).items()
+    }
+    return require("pandas", "tables").DataFrame(columns)
+
+
+def _bond_columns(out: Explanation) -> dict[str, Any]:
+    batch = out.bonds.batch
+    a, b = out.bond_index - out.ptr[batch]  # numbers within the graph
+    score = out.ranking.masked_fill(~out.bond_reached, -torch.inf)
+    columns = _about_graphs(out, batch)
+    columns |= {"bond": edge_slots(batch, out.num_graphs), "atom_a": a, "atom_b": b}
+    if out.edge_kind is not None:  # relations by number, kinds by name
+        kind = torch.zeros_like(out.bonds.batch).index_copy(0, out.bonds.edge_bond, out.edge_kind)
+        names = None if out.kinds is None else [" ".join(ends) for ends in out.kinds.edges]
+        columns["kind"] = [names[k] if names else k for k in kind.tolist()]
+    if out.smiles is not None:  # nothing where the molecule is not known
+        found = molecules(out)
+        mols = [found[graph] for graph in batch.tolist()]
+        columns["element_a"] = [*map(symbol_of, mols, a.tolist())]
+        columns["element_b"] = [*map(symbol_of, mols, b.tolist())]
+        columns["bond_type"] = [
+            None if mol is None else str(mol.GetBondBetweenAtoms(*pair).GetBondType()).lower()
+            for mol, *pair in zip(mols, a.tolist(), b.tolist(), strict=True)
+        ]
+    return columns | {
+        "score": out.bond_score,
+        "rank": shared_rank(score, batch, out.num_graphs),
+        "loss": out.bond_loss,
+        "stderr": out.bond_stderr,
+        "gate": out.bond_gate,
+        "reached": out.bond_reached,
+    }
+
+
+def _atom_columns(out: Explanation) -> dict[str, Any]:
+    if out.atom_score is None:
+        raise ConfigError("This explanation has no scores of atoms. Take `to_frame('bonds')`.")
+    batch = torch.arange(out.num_graphs, device=out.ptr.device).repeat_interleave(out.ptr.diff())
+    atoms = edge_slots(batch, out.num_graphs)
+    columns = _about_graphs(out, batch) | {"atom": atoms}
+    if out.smiles is not None:
+        mols = molecules(out)
+        columns["element"] = [*map(symbol_of, [mols[n] for n in batch.tolist()], atoms.tolist())]
+    unknown = torch.full_like(out.atom_score, torch.nan)
+    return columns | {
+        "score": out.atom_score,
+        "rank": shared_rank(out.atom_score.abs(), batch, out.num_graphs),
+        "loss": unknown if out.atom_loss is None else out.atom_loss,
+        "stderr": unknown if out.atom_stderr is None else out.atom_stderr,
+    }
+
+
+def _graph_columns(out: Explanation) -> dict[str, Any]:
+    columns = _about_graphs(out, torch.arange(out.num_graphs))
+    chosen = out.prediction.gather(1, out.target.clamp(min=0).view(-1, 1)).view(-1)
+    chosen = torch.where(out.target < 0, torch.nan, chosen)  # all values are explained together
+    columns["explained"] = out.target
+    if is_classification(out):
+        columns["predicted"] = out.prediction.argmax(1)
+        columns["probability"] = chosen.exp()  # of the explained class
+    else:
+        columns["prediction"] = chosen
+    for name in ("restored", "risk_corrupted", "risk_boundary", "completeness_gap"):
+        columns[name] = getattr(out, name)
+    if out.trust is not None:
+        columns |= vars(out.trust) | {"verdict": list(out.trust.verdicts)}
+    columns["flags"] = [flag_names(flag) for flag in out.status.flags]
+    return columns
+
+
+def _about_graphs(out: Explanation, batch: Tensor) -> dict[str, Any]:
+    batch = batch.cpu()
+    columns: dict[str, Any] = {"graph": batch}
+    if out.smiles is not None:
+        columns["smiles"] = [out.smiles[graph] for graph in batch.tolist()]
+    if out.index is not None:
+        names = ("node",) if out.index.dim() == 1 else ("node", "other_node")
+        for name, node in zip(names, out.index.view(out.num_graphs, -1).t(), strict=True):
+            columns[name] = node.cpu()[batch]
+    return columns

@@ -1,9 +1,4 @@
-"""How near a molecule is to those that a model was trained on, and which of its atoms are new.
-
-A model answers for every molecule, also for one that is like nothing it has seen. The file of a
-model therefore holds fingerprints of training molecules (Morgan, radius 2), and the kinds of all
-their atoms, such as ``N+(-C-O=O)`` for that of a nitro group.
-"""
+"""How near a molecule is to those that a model was trained on, and which of its atoms are new."""
 
 from __future__ import annotations
 
@@ -11,7 +6,7 @@ import math
 import random
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import cache, cached_property
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -49,30 +44,26 @@ class Nearness:
 class Domain:
     """The training molecules of a model, as much of them as is needed to compare others."""
 
-    fingerprints: Tensor  # uint8 [N, 128]
+    fingerprints: Tensor  # Morgan, radius 2, uint8 [N, 128]
     atoms: tuple[str, ...]  # kinds of atoms, see `_surroundings`
     usual: float  # 19 of 20 training molecules are nearer to another one
 
     @classmethod
     def of(cls, smiles: Sequence[str]) -> Domain:
-        """Returns the domain of training molecules; large sets are represented by some of them."""
         mols = [parse_smiles(one) for one in smiles]
         atoms = sorted({kind for mol in mols for kind in _surroundings(mol)})
         chosen = random.Random(0).sample(mols, min(len(mols), _MOST))
-        vectors = [_generator().GetFingerprint(mol) for mol in chosen]
+        vectors = [_fingerprint(mol) for mol in chosen]
         nearest = sorted(
             _nearest(one, vectors[:place] + vectors[place + 1 :])
             for place, one in enumerate(vectors[:_JUDGED])
         )
-        usual = nearest[int(_UNUSUAL * len(nearest))]
-        as_text = require_rdkit("rdkit.DataStructs").BitVectToBinaryText
-        text = b"".join(map(as_text, vectors))
+        text = b"".join(map(require_rdkit("rdkit.DataStructs").BitVectToBinaryText, vectors))
         packed = torch.frombuffer(bytearray(text), dtype=torch.uint8).view(-1, _BITS // 8)
-        return cls(packed, tuple(atoms), round(usual, 3))
+        return cls(packed, tuple(atoms), round(nearest[int(_UNUSUAL * len(nearest))], 3))
 
     @classmethod
     def from_tensors(cls, tensors: Mapping[str, Tensor], facts: Mapping[str, Any]) -> Domain:
-        """Returns what `tensors` and `facts` gave; other content is a `StoreError`."""
         prints = tensors["fingerprints"]
         if prints.shape[1:] != (_BITS // 8,) or prints.dtype != torch.uint8:
             raise StoreError(f"`fingerprints` must be of {_BITS} bits (got {tuple(prints.shape)}).")
@@ -86,8 +77,8 @@ class Domain:
 
     def nearness(self, mol: Mol) -> Nearness:
         """Returns how near a molecule is: its similarity, and new elements or atoms by name."""
-        similarity = _nearest(_generator().GetFingerprint(mol), self._vectors)
-        kinds, said = {*self.atoms}, []
+        similarity = _nearest(_fingerprint(mol), self._vectors)
+        kinds, said = {*self.atoms}, list[str]()
         known = {kind.partition("(")[0].rstrip("+-") for kind in kinds}
         new = sorted({atom.GetSymbol() for atom in mol.GetAtoms()} - known)
         own = _surroundings(mol).items()
@@ -111,14 +102,12 @@ class Domain:
         return [read.CreateFromBinaryText(row.tobytes()) for row in rows]
 
 
-@cache
-def _generator() -> Any:
+def _fingerprint(mol: Mol) -> Any:
     made = require_rdkit("rdkit.Chem.rdFingerprintGenerator")
-    return made.GetMorganGenerator(radius=2, fpSize=_BITS)
+    return made.GetMorganGenerator(radius=2, fpSize=_BITS).GetFingerprint(mol)
 
 
 def _nearest(one: Any, others: list[Any]) -> float:
-    """Returns the Tanimoto similarity to the nearest of others."""
     compare = require_rdkit("rdkit.DataStructs").BulkTanimotoSimilarity
     return float(max(compare(one, others), default=0.0))
 

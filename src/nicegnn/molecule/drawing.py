@@ -1,15 +1,18 @@
 """Pictures of explained graphs: each bond and each atom is coloured by its score.
 
-RDKit draws molecules. A graph without SMILES is laid out by networkx and drawn by RDKit too, its
-nodes as numbers.
+RDKit draws molecules, and other graphs as molecules too, laid out by networkx.
 """
 
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from itertools import pairwise
+from functools import cached_property, partial
+from html import escape
+from itertools import chain, compress, pairwise
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -17,37 +20,221 @@ from torch import Tensor
 
 from nicegnn.config import Count, Positive, check_number
 from nicegnn.errors import ConfigError
-from nicegnn.molecule.picture import (
-    DRAW,
-    PALETTES,
-    UNLABELLED,
-    Brush,
-    Palette,
-    Picture,
-    Place,
-    Ramp,
-    Size,
-    rgb,
-)
-from nicegnn.molecule.smiles import (
-    BOND_TYPES,
-    CATCH_ALL,
-    Bond,
-    matched_molecule,
-    require,
-    require_rdkit,
-)
+from nicegnn.molecule.smiles import matched_molecule, require, require_rdkit
+from nicegnn.store import write_whole
 
 if TYPE_CHECKING:
     from rdkit.Chem import Mol
 
+Size = tuple[int, int]  # width and height in pixels
+Place = tuple[float, float]
+_DRAW = "rdkit.Chem.Draw.rdMolDraw2D"
 Values = Sequence[float] | Tensor
 
+_FINE = 2  # RDKit places letters in whole pixels, so it draws an SVG larger
+#: What RDKit tells of every shape although it holds anyway.
+_NEEDLESS = re.compile(
+    r"fill-rule:evenodd;|fill-opacity:1;|stroke-miterlimit:10;|stroke:#\w{6};stroke-width:0\.0px;"
+    r"|stroke-linecap:butt;|stroke-linejoin:miter;|;?stroke-opacity:1;?|(?<=\d)\.0(?=[ ,'])"
+)
+_SHAPE = re.compile(r"<(path|ellipse)( [^>]*?class='((?:bond|atom)-\d+)[^>]*?)\s*/>")
 _NUMBERED = 60  # most nodes of a plain graph that show their numbers
 _BALANCED = 150  # most nodes of a plain graph that is laid out by distances
 _TITLE, _LEGEND, _LINE, _GAP = 24, 38, 15, 8  # pixels
 _STEPS = 40  # shades of a bar of colours
 _LETTER = 0.55  # mean width of a letter in heights of the font
+
+
+@dataclass(frozen=True)
+class Palette:
+    """Colours of a picture, as ``#rrggbb``; colour-blind readers can tell the defaults apart."""
+
+    positive: str = "#d55e00"  # strongest positive value
+    negative: str = "#0072b2"  # strongest negative value
+    truth: str = "#009e73"  # outline of bonds known to be true
+    weak: str = "#f7f4f0"  # value zero, where both ramps start
+    ink: str = "#111111"  # lines and letters; outline of the best bonds
+    faint: str = "#555555"  # numbers of atoms
+    ground: str | None = "#ffffff"  # background; None for a transparent one
+
+
+#: Palettes by name: one hue for scores, another for gates (masks in [0, 1]).
+PALETTES = {
+    "score": Palette(),
+    "gate": Palette(positive="#7b52ab"),
+    "dark": Palette("#ff8c42", "#4aa8e0", "#35d0a0", "#24272e", "#f0f0f0", "#b8bcc4", "#16181d"),
+}
+
+
+@dataclass(frozen=True)
+class Ramp:
+    """Colours for numbers from 0 to ``limit``, or from ``-limit`` to ``limit`` if signed."""
+
+    palette: Palette
+    limit: float  # number of the full colour
+    signed: bool = False  # whether negative numbers get the second hue; otherwise they count as 0
+
+    def colour(self, value: float) -> str | None:
+        """Returns the colour of a number, None for one that is as good as nothing."""
+        size = abs(value) if self.signed else max(value, 0.0)
+        level = min(size / self.limit, 1.0) if self.limit > 0 else 0.0
+        if not level >= 0.01:  # or nan
+            return None
+        strong = self.palette.negative if value < 0 else self.palette.positive
+        pairs = zip(rgb(self.palette.weak), rgb(strong), strict=True)
+        return "#" + "".join(f"{round(255 * (a + (b - a) * level)):02x}" for a, b in pairs)
+
+
+def rgb(colour: str) -> tuple[float, float, float]:
+    if not isinstance(colour, str) or not re.fullmatch(r"#[0-9a-fA-F]{6}", colour):
+        raise ConfigError(f"A colour must be written as '#rrggbb' (got {colour!r}).")
+    red, green, blue = (int(colour[start : start + 2], 16) / 255 for start in (1, 3, 5))
+    return red, green, blue
+
+
+class Brush:
+    """One of RDKit's drawers, told in pixels of the picture, whatever the scale."""
+
+    def __init__(self, sizes: tuple[int, ...], scale: float, *, is_svg: bool) -> None:
+        kinds = require_rdkit(_DRAW)
+        kind = kinds.MolDraw2DSVG if is_svg else kinds.MolDraw2DCairo
+        self.drawer: Any = kind(*(round(scale * length) for length in sizes))
+        self.scale, self._is_svg = scale, is_svg
+        self.notes: list[tuple[int, int, dict[str, str]]] = []  # ranges of the SVG, notes in them
+        self.texts: list[str] = []  # of the SVG
+        self.places: list[list[Place]] = []  # of the atoms of each molecule
+        options = self.drawer.drawOptions()
+        options.minFontSize, options.maxFontSize = 1, 1000
+
+    def point(self, x: float, y: float) -> Any:
+        return require_rdkit("rdkit.Geometry").Point2D(x * self.scale, y * self.scale)
+
+    def words(self, x: float, y: float, text: str, size: float, colour: str, side: int = 0) -> None:
+        """Writes a line in the middle of x and y; with `side` 1 it starts there, with 2 it ends."""
+        if self._is_svg:
+            anchor = ("middle", "start", "end")[side]
+            self.texts.append(
+                f"<text x='{x:.1f}' y='{y + 0.35 * size:.1f}' font-size='{size:g}' fill='{colour}' "
+                "font-family='Helvetica, Arial, DejaVu Sans, sans-serif' "
+                f"text-anchor='{anchor}'>{escape(text)}</text>"
+            )
+            return
+        self.drawer.SetColour(rgb(colour))
+        self.drawer.SetFontSize(size * self.scale)
+        text = text.replace("−", "-").replace("…", "...")  # RDKit's font has few letters
+        self.drawer.DrawString(text, self.point(x, y), side, True)
+
+    def box(self, x: float, y: float, width: float, height: float, colour: str) -> None:
+        self.drawer.SetColour(rgb(colour))
+        self.drawer.SetFillPolys(True)
+        self.drawer.SetLineWidth(0)
+        self.drawer.DrawRect(self.point(x, y), self.point(x + width, y + height), True)
+
+    def outline(self, start: Place, end: Place, radius: float, colour: str) -> None:
+        """Draws a line around the line between two places, or a ring around one place."""
+        turn = math.atan2(end[1] - start[1], end[0] - start[0])
+        rim = [
+            self.point(x + radius * math.cos(angle), y + radius * math.sin(angle))
+            for (x, y), first in ((start, turn + math.pi / 2), (end, turn - math.pi / 2))
+            for angle in (first + math.pi * step / 12 for step in range(13))
+        ]
+        self.drawer.SetColour(rgb(colour))
+        self.drawer.SetFillPolys(False)
+        self.drawer.SetLineWidth(1.8 * self.scale)
+        self.drawer.DrawPolygon([*rim, rim[0]], True)
+
+    def molecule(
+        self, mol: Mol, corner: Place, colours: dict[str, dict[int, Any]], notes: dict[str, str]
+    ) -> list[Place]:
+        """Draws a molecule in the panel with this corner; returns the places of its atoms.
+
+        Pointing at ``bond-0`` or ``atom-3`` shows its note.
+        """
+        options = self.drawer.drawOptions()
+        options.clearBackground = options.prepareMolsBeforeDrawing = False
+        options.padding = 0.08
+        options.bondLineWidth = max(1, round(1.7 * self.scale))
+        options.highlightBondWidthMultiplier = max(1, round(24 / options.bondLineWidth))
+        options.highlightRadius = 0.3
+        start = len(self.drawer.GetDrawingText()) if self._is_svg else 0
+        self.drawer.SetOffset(*(round(place * self.scale) for place in corner))
+        self.drawer.DrawMolecule(
+            mol,
+            highlightAtoms=list(colours["atom"]),
+            highlightAtomColors=colours["atom"],
+            highlightBonds=list(colours["bond"]),
+            highlightBondColors=colours["bond"],
+        )
+        if self._is_svg:
+            self.notes.append((start, len(self.drawer.GetDrawingText()), notes))
+        spots = (self.drawer.GetDrawCoords(atom) for atom in range(mol.GetNumAtoms()))
+        self.places.append([(spot.x / self.scale, spot.y / self.scale) for spot in spots])
+        return self.places[-1]
+
+
+@dataclass(frozen=True)
+class Picture:
+    """A picture to be painted. Notebooks show it; `save` writes it."""
+
+    size: Size
+    paint: Callable[[Brush], None]
+    label: str = ""  # read out where a picture cannot be seen
+    panel: Size = (1, 1)  # room of each molecule
+
+    @property
+    def svg(self) -> str:
+        """The picture as an SVG string, without ids and style sheets, so a page can hold many."""
+        return self._painted[0]
+
+    @property
+    def points(self) -> list[Place]:
+        """The place of each atom of the first molecule."""
+        return self._painted[1][0]
+
+    @cached_property
+    def _painted(self) -> tuple[str, list[list[Place]]]:
+        brush = Brush((*self.size, *self.panel), _FINE, is_svg=True)
+        self.paint(brush)
+        text = brush.drawer.GetDrawingText()
+        for start, end, notes in reversed(brush.notes):
+            shapes = _SHAPE.sub(partial(_told, notes), text[start:end])
+            text = text[:start] + shapes + text[end:]
+        body = text.partition("<!-- END OF HEADER -->")[2].replace("</svg>", "").strip()
+        width, height = self.size
+        svg = (
+            f'<svg xmlns="http://www.w3.org/2000/svg" width="{width}" height="{height}" viewBox="0 '
+            f'0 {width} {height}" role="img" aria-label="{escape(self.label)}">\n'
+            f"<g transform='scale({1 / _FINE:g})'>\n{_NEEDLESS.sub('', body)}\n</g>\n"
+            f"{''.join(brush.texts)}\n</svg>"
+        )
+        return svg, brush.places
+
+    def png(self, scale: float = 2.0) -> bytes:
+        """Returns the bytes of a PNG file with `scale` times as many pixels."""
+        check_number("scale", scale, Positive)
+        brush = Brush((*self.size, *self.panel), scale, is_svg=False)
+        self.paint(brush)
+        brush.drawer.FinishDrawing()
+        return bytes(brush.drawer.GetDrawingText())
+
+    def save(self, path: str | Path) -> Path:
+        """Writes an SVG or PNG file, told by the end of its name."""
+        path = Path(path)
+        if (kind := path.suffix.lower()) not in (".svg", ".png"):
+            raise ConfigError(f"`path` must end with .svg or .png (got {str(path)!r}).")
+        content = self.svg.encode() if kind == ".svg" else self.png()
+        write_whole(path, lambda part: part.write_bytes(content))
+        return path
+
+    def _repr_svg_(self) -> str:
+        return self.svg
+
+
+def _told(notes: dict[str, str], shape: re.Match[str]) -> str:
+    """Returns a shape of RDKit with the note of its bond or atom."""
+    tag, facts, part = shape.groups()
+    note = notes.get(part, "")
+    return f"<{tag}{facts}><title>{escape(note)}</title></{tag}>" if note else shape[0]
 
 
 @dataclass(frozen=True)
@@ -58,13 +245,11 @@ class Panel:
     bond_score: Values | None = None  # [M]
     atom_score: Values | None = None  # [V]
     smiles: str = ""  # the molecule, whose atom i is node i; without it a plain graph is drawn
-    molecule: Any = None  # instead of SMILES, an RDKit molecule, such as an `unchecked_molecule`
     num_nodes: int | None = None  # by default those that bonds tell
     truth: Sequence[bool] | Tensor = ()  # bonds that are true, [M]; they are outlined
     top: Sequence[bool] | Tensor = ()  # bonds to outline, [M]
     title: str = ""
     root: int | None = None  # node with a ring around it
-    numbered: bool = False  # show the numbers of a molecule's atoms
 
 
 def draw_panels(
@@ -80,8 +265,6 @@ def draw_panels(
 ) -> Picture:
     """Returns graphs in rows from left to right, all on one scale of colours.
 
-    Pointing at a bond or an atom of the SVG shows its name and its score.
-
     Args:
         size: width and height of a panel in pixels, with its title.
         legend: what the scores are, in lines above the bar of colours; nothing draws no bar.
@@ -92,11 +275,9 @@ def draw_panels(
     >>> draw_panels([Panel(torch.tensor([[0], [1]]), [0.5], smiles="CO")]).size
     (320, 240)
     """
-    is_pair = isinstance(size, Sequence) and len(size) == 2
-    if not is_pair or not all(type(length) is int and length >= 1 for length in size):
-        raise ConfigError(
-            f"`size` must be width and height in whole pixels, at least 1 each (got {size!r})."
-        )
+    lengths = size if isinstance(size, Sequence) else ()
+    if len(lengths) != 2 or not all(type(one) is int and one >= 1 for one in lengths):
+        raise ConfigError(f"`size` must be width and height in whole pixels (got {size!r}).")
     check_number("columns", columns, Count)
     check_number("limit", 1 if limit is None else limit, Positive)
     colours = PALETTES.get(palette) if isinstance(palette, str) else palette
@@ -110,10 +291,9 @@ def draw_panels(
     largest = (shown.abs() if signed else shown).max()
     ramp = Ramp(colours, float(largest if limit is None else limit), signed)
     columns = max(1, min(columns, len(panels)))
-    head = _TITLE if any(panel.title for panel in panels) else 0
+    head, top = _TITLE * any(panel.title for panel in panels), (_TITLE + 4) * bool(title)
     room = size[0], max(1, size[1] - head)
     painters = [_painter(panel, room, ramp) for panel in panels]
-    top = _TITLE + 4 if title else 0
     width = columns * (size[0] + _GAP) - _GAP
     below = top + max(0, -(-len(panels) // columns) * (size[1] + _GAP) - _GAP)
     lines = legend.split("\n") if legend and ramp.limit > 0 else []
@@ -127,8 +307,7 @@ def draw_panels(
         for number, (panel, painter) in enumerate(zip(panels, painters, strict=True)):
             x = number % columns * (size[0] + _GAP)
             y = top + number // columns * (size[1] + _GAP)
-            words = shortened(panel.title, size[0], 13)
-            if words:
+            if words := shortened(panel.title, size[0], 13):
                 brush.words(x + size[0] / 2, y + 13, words, 13, colours.ink)
             painter(brush, (x, y + head))
         if lines:
@@ -144,26 +323,25 @@ def _painter(panel: Panel, room: Size, ramp: Ramp) -> Callable[[Brush, Place], N
     if len({frozenset(pair) for pair in ends}) < len(ends):
         raise ConfigError(
             "`bond_index` must hold each bond once (got both of its directions). Explain with "
-            "undirected=True, or merge the two directed edges of every bond."
+            "undirected=True."
         )
-    palette, mol = ramp.palette, panel.molecule
+    palette = ramp.palette
     if panel.smiles:
         mol = matched_molecule(panel.smiles, panel.bond_index, panel.num_nodes)
-        mol = require_rdkit(DRAW).PrepareMolForDrawing(mol, addChiralHs=False)
-    if is_plain := mol is None:
-        mol, place = _plain_molecule(panel, ends)
-        names = [str(node) for node in place]
-    else:
+        mol = require_rdkit(_DRAW).PrepareMolForDrawing(mol, addChiralHs=False)
         place = {node: node for node in range(mol.GetNumAtoms())}
         names = [f"{atom.GetSymbol()}{atom.GetIdx()}" for atom in mol.GetAtoms()]
+    else:
+        mol, place = _plain_molecule(panel, ends)
+        names = [str(node) for node in place]
     colours: dict[str, dict[int, Any]] = {"atom": {}, "bond": {}}
     notes: dict[str, str] = {}
 
-    def show(kind: str, number: int, words: list[str], value: float) -> None:
+    def show(kind: str, number: int, name: str, value: float, more: str = "") -> None:
         if (colour := ramp.colour(value)) is not None:
             colours[kind][number] = rgb(colour)
-        words[1:1] = [] if math.isnan(value) else [f"score {value:.4g}"]
-        notes[f"{kind}-{number}"] = ", ".join(words)
+        score = "" if math.isnan(value) else f", score {value:.4g}"
+        notes[f"{kind}-{number}"] = f"{name}{score}{more}"
 
     truth = torch.as_tensor(panel.truth).tolist() or [False] * len(ends)
     scores = [math.nan] * len(ends) if panel.bond_score is None else panel.bond_score
@@ -172,27 +350,29 @@ def _painter(panel: Panel, room: Size, ramp: Ramp) -> Callable[[Brush, Place], N
             bond = mol.GetBondBetweenAtoms(place[u], place[v])
             name = f"{names[place[u]]}-{names[place[v]]}"
             name += f", {str(bond.GetBondType()).lower()}" if panel.smiles else ""
-            show("bond", bond.GetIdx(), [name, *(["true"] if is_true else [])], value)
+            show("bond", bond.GetIdx(), name, value, ", true" * bool(is_true))
     for node, value in enumerate(map(float, () if panel.atom_score is None else panel.atom_score)):
         if node in place:
-            show("atom", place[node], [names[place[node]]], value)
+            show("atom", place[node], names[place[node]], value)
 
     def paint(brush: Brush, corner: Place) -> None:
-        points = brush.molecule(mol, corner, colours, notes, palette.ink, min(room) / 6)
+        longest, options = min(room) / 6, brush.drawer.drawOptions()  # of a bond
+        options.fixedBondLength = brush.scale * longest
+        options.noAtomLabels = not panel.smiles and len(place) > _NUMBERED
+        options.setAtomPalette({-1: rgb(palette.ink)})  # colour is kept for scores
+        options.setSymbolColour(rgb(palette.ink))
+        points = brush.molecule(mol, corner, colours, notes)
         at = {node: points[atom] for node, atom in place.items()}
         lengths = [math.dist(at[u], at[v]) for u, v in ends]
-        unit = math.fsum(lengths) / len(lengths) if lengths else min(room) / 6
-        if panel.numbered and not is_plain:
+        unit = math.fsum(lengths) / len(lengths) if lengths else longest
+        if panel.smiles:
             size = max(7.0, min(10.0, 0.28 * unit))
             for atom, (x, y) in enumerate(_beside(mol, points, 0.24 * unit + 0.65 * size)):
                 brush.words(x, y, str(atom), size, palette.faint)
-        for mask, colour, radius in (
-            (panel.truth, palette.truth, 0.3),
-            (panel.top, palette.ink, 0.23),
-        ):
-            for (u, v), is_it in zip(ends, torch.as_tensor(mask).tolist(), strict=False):
-                if is_it:
-                    brush.outline(at[u], at[v], radius * unit, colour)
+        outlines = (panel.truth, palette.truth, 0.3), (panel.top, palette.ink, 0.23)
+        for mask, colour, radius in outlines:
+            for u, v in compress(ends, torch.as_tensor(mask).tolist()):
+                brush.outline(at[u], at[v], radius * unit, colour)
         if panel.root is not None:
             brush.outline(at[panel.root], at[panel.root], 0.42 * unit, palette.ink)
 
@@ -220,27 +400,31 @@ def _plain_molecule(panel: Panel, ends: Sequence[tuple[int, int]]) -> tuple[Mol,
 
     Of a large graph nodes without a bond are left out, and no node shows its number.
     """
-    root = () if panel.root is None else (panel.root,)
-    used = sorted({*root, *(node for pair in ends for node in pair)})
+    chem, root = require_rdkit(), () if panel.root is None else (panel.root,)
+    used = sorted({*root, *chain.from_iterable(ends)})
     known = len(panel.atom_score) if panel.atom_score is not None else max(used, default=-1) + 1
     num_nodes = known if panel.num_nodes is None else panel.num_nodes
     nodes = used if num_nodes > _NUMBERED and used else list(range(num_nodes))
     place = {node: atom for atom, node in enumerate(nodes)}
-    bonds = [(place[u], place[v], 1) for u, v in ends if u != v]
-    is_small = len(nodes) <= _NUMBERED
-    mol = unchecked_molecule(["*" if is_small else "C"] * len(nodes), bonds)
-    for atom, (x, y) in enumerate(_layout(bonds, len(nodes))):
-        mol.GetConformer().SetAtomPosition(atom, (x, y, 0.0))
-        mol.GetAtomWithIdx(atom).SetProp("atomLabel", str(nodes[atom]) if is_small else "")
-    if not is_small:
-        mol.SetBoolProp(UNLABELLED, True)
+    bonds = [(place[u], place[v]) for u, v in ends if u != v]
+    is_small, mol, spots = len(nodes) <= _NUMBERED, chem.RWMol(), chem.Conformer(len(nodes))
+    for node, (x, y) in zip(nodes, _layout(bonds, len(nodes)), strict=True):
+        atom = chem.Atom(0 if is_small else 6)
+        atom.SetNoImplicit(True)
+        atom.SetProp("atomLabel", str(node) if is_small else "")
+        spots.SetAtomPosition(mol.AddAtom(atom), (x, y, 0.0))
+    for u, v in bonds:
+        mol.AddBond(u, v, chem.BondType.SINGLE)
+    mol.UpdatePropertyCache(strict=False)
+    chem.FastFindRings(mol)
+    mol.AddConformer(spots)
     return mol, place
 
 
-def _layout(bonds: Sequence[Bond], num_nodes: int) -> list[Place]:
+def _layout(bonds: Sequence[tuple[int, int]], num_nodes: int) -> list[Place]:
     """Returns a place of each node, the same for the same graph; mean length of a bond is 1.5."""
     nx = require("networkx", "plots")
-    graph = nx.Graph((u, v) for u, v, _ in bonds)
+    graph = nx.Graph(bonds)
     graph.add_nodes_from(range(num_nodes))
     parts = [min(part) for part in nx.connected_components(graph)]
     graph.add_edges_from(pairwise(parts))  # side by side
@@ -248,27 +432,11 @@ def _layout(bonds: Sequence[Bond], num_nodes: int) -> list[Place]:
         spots = nx.kamada_kawai_layout(graph)
     else:
         spots = nx.spring_layout(graph, seed=0, iterations=200) if num_nodes else {}
-    lengths = [math.dist(spots[u], spots[v]) for u, v, _ in bonds]
+    lengths = [math.dist(spots[u], spots[v]) for u, v in bonds]
     scale = 1.5 * len(lengths) / math.fsum(lengths) if lengths else 1.0
     points = [(scale * float(x), scale * float(y)) for x, y in map(spots.get, range(num_nodes))]
     wide, high = (max(side) - min(side) for side in zip(*points, strict=True)) if points else (0, 0)
     return [(y, x) for x, y in points] if high > wide else points  # pictures are wide
-
-
-def unchecked_molecule(atoms: Sequence[str], bonds: Sequence[Bond]) -> Mol:
-    """Returns the molecule of atoms and bonds, with 2D coordinates but not sanitised."""
-    chem = require_rdkit()
-    mol = chem.RWMol()
-    for symbol in atoms:
-        atom = chem.Atom(0 if symbol in CATCH_ALL else symbol)
-        atom.SetNoImplicit(True)  # hydrogens are among the atoms or unknown
-        mol.AddAtom(atom)
-    for u, v, kind in bonds:
-        mol.AddBond(u, v, getattr(chem.BondType, BOND_TYPES[kind - 1].upper()))
-    mol.UpdatePropertyCache(strict=False)
-    chem.FastFindRings(mol)
-    require_rdkit("rdkit.Chem.rdDepictor").Compute2DCoords(mol)
-    return mol
 
 
 def _paint_bar(brush: Brush, lines: Sequence[str], ramp: Ramp, width: int, y: float) -> None:
@@ -280,10 +448,9 @@ def _paint_bar(brush: Brush, lines: Sequence[str], ramp: Ramp, width: int, y: fl
     y += _LINE * (len(lines) - 1)
     low = -ramp.limit if ramp.signed else 0.0
     for number in range(_STEPS):
-        value = low + (ramp.limit - low) * (number + 0.5) / _STEPS
+        colour = ramp.colour(low + (ramp.limit - low) * (number + 0.5) / _STEPS)
         over = 0.4 if number < _STEPS - 1 else 0.0  # no seams between neighbours
-        colour = ramp.colour(value) or ramp.palette.weak
-        brush.box(start + number * step, y + 20, step + over, 10, colour)
+        brush.box(start + number * step, y + 20, step + over, 10, colour or ramp.palette.weak)
     brush.words(start - 6, y + 26, f"−{ramp.limit:.2g}" if ramp.signed else "0", 11, ink, 2)
     brush.words(start + wide + 6, y + 26, f"{ramp.limit:.2g}", 11, ink, 1)
 
@@ -291,7 +458,6 @@ def _paint_bar(brush: Brush, lines: Sequence[str], ramp: Ramp, width: int, y: fl
 def shortened(text: str, width: float, size: float) -> str:
     """Returns a text that fits into the width, an ellipsis for its middle if it must be."""
     most = max(3, int(width / (_LETTER * size)))
-    if len(text) <= most:
-        return text
     head = most * 2 // 3
-    return f"{text[:head]}…{text[len(text) - (most - head - 1) :]}"
+    tail = len(text) - (most - head - 1)
+    return text if len(text) <= most else f"{text[:head]}…{text[tail:]}"

@@ -1,15 +1,13 @@
 """From SMILES to the graph that a model reads: featurisers by name, or your own.
 
-A featuriser takes a SMILES and returns a `Data` with ``x``, ``edge_index``, ``edge_attr`` and
-``smiles``, of which node ``i`` is atom ``i``. A model can name its featuriser in an attribute:
-``model.featurizer`` is the name of one in `FEATURIZERS`, ``"module:function"``, or a featuriser.
-Then SMILES are enough to ask it.
+Node ``i`` of the `Data` is atom ``i``. A model that names its featuriser in the attribute
+``featurizer`` can be asked about SMILES.
 """
 
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from importlib import import_module
 from operator import attrgetter
@@ -33,7 +31,7 @@ from nicegnn.molecule.smiles import (
 )
 
 if TYPE_CHECKING:
-    from rdkit.Chem import Atom, Bond, Mol
+    from rdkit.Chem import Mol
 
 
 @dataclass(frozen=True)
@@ -41,8 +39,8 @@ class Featurizer:
     """Turns a SMILES into a graph, or raises `MoleculeError`."""
 
     name: str
-    function: Callable[[Any], Data]  # of a SMILES
-    takes_molecules: bool = False  # RDKit's, not SMILES
+    function: Callable[[Any], Data]
+    takes_molecules: bool = False  # of RDKit; else SMILES
 
     def __call__(self, smiles: str) -> Data:
         mol = parse_smiles(smiles)
@@ -59,12 +57,9 @@ class Featurizer:
 
 
 def elements(mol: Mol) -> Data:
-    """One-hot elements and bond types, as in the benchmarks of this project.
-
-    Elements that are not among `ATOMS` take the last column.
-    """
-    column = {symbol: number for number, symbol in enumerate(ATOMS)}
-    columns = [column.get(atom.GetSymbol(), len(ATOMS) - 1) for atom in mol.GetAtoms()]
+    """One-hot elements and bond types; elements not among `ATOMS` take the last column."""
+    symbols = [atom.GetSymbol() for atom in mol.GetAtoms()]
+    columns = [ATOMS.index(one if one in ATOMS else ATOMS[-1]) for one in symbols]
     types = torch.tensor(bond_types(mol), dtype=torch.long)
     return Data(**graph_tensors(torch.tensor(columns), _ends(mol), types, len(ATOMS)))
 
@@ -91,13 +86,13 @@ RICH_BONDS = (*BOND_TYPES, "other type", "stereo E", "stereo Z", "conjugated", "
 def rich(mol: Mol) -> Data:
     """What chemists ask of an atom and a bond, as zeros and ones: `RICH_ATOMS`, `RICH_BONDS`.
 
-    Numbers beyond the last column of their kind are counted there. Chirality is R or S, and double
-    bonds are E or Z: unlike the marks of a SMILES, they do not depend on the order of atoms.
+    Numbers beyond the last column of their kind are counted there. R, S, E and Z do not depend on
+    the order of atoms, unlike the marks of a SMILES.
     """
-
-    def of_atom(atom: Atom) -> set[str]:
+    atoms, bonds = [], []
+    for atom in mol.GetAtoms():
         symbol, shape = atom.GetSymbol(), atom.GetHybridization().name.lower()
-        return {
+        words = {
             f"element {symbol if symbol in _ELEMENTS else 'other'}",
             f"charge {max(-2, min(atom.GetFormalCharge(), 2))}",
             f"hydrogens {min(atom.GetTotalNumHs(True), 4)}",
@@ -107,30 +102,23 @@ def rich(mol: Mol) -> Data:
             "aromatic" if atom.GetIsAromatic() else "",
             "in a ring" if atom.IsInRing() else "",
         }
-
-    def of_bond(bond: Bond) -> set[str]:
+        atoms.append([float(name in words) for name in RICH_ATOMS])
+    for bond in mol.GetBonds():
         kind = bond.GetBondType().name.lower()
-        return {
+        words = {
             kind if kind in BOND_TYPES else "other type",
             f"stereo {_STEREO.get(bond.GetStereo().name)}",
             "conjugated" if bond.GetIsConjugated() else "",
             "in a ring" if bond.IsInRing() else "",
         }
-
-    x = _ones(map(of_atom, mol.GetAtoms()), RICH_ATOMS)
-    edge_attr = _ones(map(of_bond, mol.GetBonds()), RICH_BONDS).repeat_interleave(2, 0)
-    return Data(x=x, edge_index=both_ways(_ends(mol)), edge_attr=edge_attr)
+        bonds.append([float(name in words) for name in RICH_BONDS])
+    edge_attr = torch.tensor(bonds).view(-1, len(RICH_BONDS)).repeat_interleave(2, 0)
+    return Data(x=torch.tensor(atoms), edge_index=both_ways(_ends(mol)), edge_attr=edge_attr)
 
 
 def _ends(mol: Mol) -> Tensor:
     """Returns the two atoms of each bond, ``[M, 2]``."""
     return torch.tensor(bond_ends(mol), dtype=torch.long).view(-1, 2)
-
-
-def _ones(told: Iterable[set[str]], columns: Sequence[str]) -> Tensor:
-    """Returns a row of zeros for each set of words, with ones in the columns that it names."""
-    rows = [[float(name in words) for name in columns] for words in told]
-    return torch.tensor(rows).view(-1, len(columns))
 
 
 #: Featurisers by name.
@@ -143,14 +131,13 @@ def find_featurizer(featurizer: str | Callable[..., Data]) -> Featurizer:
     >>> find_featurizer("rich")("CO").num_edge_features
     9
     """
-    named: Any = FEATURIZERS.get(featurizer) if isinstance(featurizer, str) else featurizer
-    name = getattr(named, "__name__", "own")
-    if isinstance(featurizer, str) and ":" in featurizer:
-        named, name = import_named("featurizer", featurizer), featurizer
-    if isinstance(named, Featurizer):
-        return named
+    named: Any = featurizer
+    name = getattr(featurizer, "__name__", "own")
+    if isinstance(featurizer, str):
+        is_import, name = ":" in featurizer, featurizer
+        named = import_named("featurizer", name) if is_import else FEATURIZERS.get(name)
     if callable(named):
-        return Featurizer(name, named)
+        return named if isinstance(named, Featurizer) else Featurizer(name, named)
     raise ConfigError(
         f"`featurizer` must be one of {[*FEATURIZERS]}, 'module:function', or a function from "
         f"SMILES to Data (got {featurizer!r})."
@@ -158,7 +145,7 @@ def find_featurizer(featurizer: str | Callable[..., Data]) -> Featurizer:
 
 
 def import_named(what: str, word: str) -> Any:
-    """Returns what ``module:name`` names, from the current folder or what is installed."""
+    """Returns what ``module:name`` names, in the current folder or installed."""
     module, _, name = word.partition(":")
     sys.path.insert(0, "")  # as `python` does, to import modules of the current folder
     try:
@@ -177,9 +164,8 @@ def model_featurizer(model: nn.Module) -> Featurizer:
     named = getattr(model, "featurizer", None)
     if named is None:
         raise ConfigError(
-            "The model must name its featuriser to be asked about SMILES (got none). Set "
-            f"`model.featurizer` to one of {[*FEATURIZERS]}, 'module:function' or a function, or "
-            "pass graphs."
+            "To be asked about SMILES, the model must name its featuriser (got none). Set "
+            f"`model.featurizer` to one of {[*FEATURIZERS]} or a function, or pass graphs."
         )
     return find_featurizer(named)
 
@@ -188,9 +174,6 @@ def graphs_from_smiles(
     smiles: str | Sequence[str], featurizer: str | Callable[..., Data] = "elements"
 ) -> list[Data]:
     """Returns the graph of each SMILES; `MoleculeError` names the first that cannot be read.
-
-    To go on after a molecule that is refused, call ``find_featurizer(...)`` and ask it for one
-    molecule after another.
 
     >>> [graph.num_nodes for graph in graphs_from_smiles(["CCO", "c1ccccc1"])]
     [3, 6]

@@ -10,7 +10,6 @@ All other packages rely on these facts:
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
@@ -30,9 +29,6 @@ ATOMS = ("C", "N", "O", "S", "F", "P", "Cl", "Br", "Na", "Ca", "I", "B", "H", "*
 BOND_TYPES = ("single", "double", "triple", "aromatic")
 
 MOST_LETTERS = 20_000  # of a SMILES, which takes half a second to read
-
-#: Column names that stand for "any other element".
-CATCH_ALL = ("Unk", "*")
 
 
 class MoleculeError(NicegnnError, ValueError):
@@ -56,27 +52,23 @@ def require(module: str, extra: str, name: str = "") -> Any:
 
 
 def parse_smiles(smiles: str) -> Mol:
-    """Returns the sanitised RDKit molecule of a SMILES string, which must hold an atom.
-
-    RDKit's own messages go into the `MoleculeError`, never to the terminal.
+    """Returns the sanitised molecule of a SMILES; what RDKit says goes into the `MoleculeError`.
 
     >>> parse_smiles("Cc1ccccc1").GetNumBonds()
     7
     """
     if not isinstance(smiles, str):
         raise MoleculeError(
-            f"`smiles` must be a string (got {type(smiles).__name__} {smiles!r}). "
-            "`Chem.MolToSmiles` converts an RDKit molecule."
+            f"`smiles` must be a string (got {type(smiles).__name__} {smiles!r}). Pass a SMILES."
         )
     if len(smiles) > MOST_LETTERS:
         raise MoleculeError(
-            f"A SMILES must have at most {MOST_LETTERS:,} letters (got {len(smiles):,}). To read "
-            "it takes minutes: the time grows with their square. Explain a part of the molecule."
+            f"A SMILES must have at most {MOST_LETTERS:,} letters (got {len(smiles):,}). Explain a "
+            "part of the molecule."
         )
     if not smiles.isascii() or smiles != "".join(smiles.split()):
         raise MoleculeError(
-            f"`smiles` must be of ASCII signs without spaces (got {smiles!r}). Write the SMILES "
-            "alone, without a name."
+            f"`smiles` must be of ASCII signs without spaces (got {smiles!r}). Leave out the name."
         )
     with require_rdkit("rdkit.rdBase").BlockLogs():
         mol: Mol | None = require_rdkit().MolFromSmiles(smiles)
@@ -95,24 +87,27 @@ def parse_smiles(smiles: str) -> Mol:
 def matched_molecule(smiles: str, bond_index: Tensor, num_atoms: int | None = None) -> Mol:
     """Returns the molecule of a SMILES whose atom ``i`` is node ``i`` of a graph, or raises.
 
-    Every bond of the graph must be a bond of the molecule and the other way round. Hydrogens are
-    atoms where the graph has them as nodes: all of them, those written out, or none.
-
-    Args:
-        bond_index: the two ends of each bond, ``[2, M]``.
-        num_atoms: number of nodes, where it is known.
+    Both must have the same bonds, ``[2, M]``. Hydrogens are atoms where the graph has them as
+    nodes: all of them, those written out, or none.
 
     >>> matched_molecule("CO", torch.tensor([[1], [0]])).GetNumAtoms()
     2
     """
     plain, wanted = parse_smiles(smiles), {tuple(sorted(pair)) for pair in bond_index.t().tolist()}
-    for mol in _with_hydrogens(plain, smiles):
-        if num_atoms in (None, mol.GetNumAtoms()) and _pairs(mol) == wanted:
+    pairs = {tuple(sorted(pair)) for pair in bond_ends(plain)}
+    if pairs == wanted and num_atoms in (None, plain.GetNumAtoms()):
+        return plain
+    chem = require_rdkit()
+    settings = chem.SmilesParserParams()
+    settings.removeHs = False
+    for mol in (chem.MolFromSmiles(smiles, settings), chem.AddHs(plain)):
+        all_pairs = {tuple(sorted(pair)) for pair in bond_ends(mol)}
+        if all_pairs == wanted and num_atoms in (None, mol.GetNumAtoms()):
             return mol
     if num_atoms not in (None, plain.GetNumAtoms()):
         difference = f"it has {plain.GetNumAtoms()} atoms, the graph {num_atoms} nodes"
     else:
-        sides = ("graph", wanted - _pairs(plain)), ("molecule", _pairs(plain) - wanted)
+        sides = ("graph", wanted - pairs), ("molecule", pairs - wanted)
         difference = "; ".join(
             f"{len(some)} bond(s) such as {min(some)[0]}-{min(some)[1]} are only in the {where}"
             for where, some in sides
@@ -120,25 +115,8 @@ def matched_molecule(smiles: str, bond_index: Tensor, num_atoms: int | None = No
         )
     raise MoleculeError(
         f"`smiles` must describe the explained graph, atom by atom (got {smiles!r}: {difference}). "
-        "Pass the SMILES that the graph was made from, in its atom order; an empty one draws a "
-        "plain graph."
+        "Pass the SMILES that the graph was made from, or none."
     )
-
-
-def _with_hydrogens(plain: Mol, smiles: str) -> Iterator[Mol]:
-    """Yields a molecule with no hydrogens as atoms, with those written out, and with all."""
-    chem = require_rdkit()
-    yield plain
-    if "[H]" in smiles:
-        settings = chem.SmilesParserParams()
-        settings.removeHs = False
-        yield chem.MolFromSmiles(smiles, settings)
-    yield chem.AddHs(plain)
-
-
-def _pairs(mol: Mol) -> set[tuple[int, ...]]:
-    """Returns the two atoms of each bond, the lower number first."""
-    return {tuple(sorted(pair)) for pair in bond_ends(mol)}
 
 
 def _reason(smiles: str) -> str:
@@ -168,11 +146,9 @@ def bond_types(mol: Mol) -> list[int]:
     for bond in mol.GetBonds():
         kind = bond.GetBondType().name.lower()
         if kind not in BOND_TYPES:
-            u, v = bond.GetBeginAtom(), bond.GetEndAtom()
-            name = f"{u.GetSymbol()}{u.GetIdx()}-{v.GetSymbol()}{v.GetIdx()}"
+            ends = f"{bond.GetBeginAtomIdx()}-{bond.GetEndAtomIdx()}"
             raise MoleculeError(
-                f"Bond {bond.GetIdx()} ({name}) must be one of {BOND_TYPES} (got "
-                f"{bond.GetBondType()}). Rewrite the molecule or drop it."
+                f"Bond {ends} must be one of {BOND_TYPES} (got {bond.GetBondType()}). Drop it."
             )
         types.append(BOND_TYPES.index(kind))
     return types
@@ -181,11 +157,7 @@ def bond_types(mol: Mol) -> list[int]:
 def graph_tensors(
     columns: Tensor, ends: Tensor, types: Tensor, num_columns: int
 ) -> dict[str, Tensor]:
-    """Returns ``x``, ``edge_index`` and ``edge_attr`` of checked atoms and bonds.
-
-    Symbols: column of ``x`` of each atom -> ``columns``, ``[V]``; atoms of each bond -> ``ends``,
-    long ``[E/2, 2]``; column of ``edge_attr`` of each bond -> ``types``, ``[E/2]``.
-    """
+    """Returns a graph of columns of atoms, ``[V]``, ends of bonds, ``[M, 2]``, and their types."""
     one_hot = torch.nn.functional.one_hot
     return {
         "x": one_hot(columns.long(), num_columns).float(),  # [V, F]

@@ -1,8 +1,4 @@
-r"""Training, validation and test parts of molecules: at random, or by scaffold.
-
-As in the paper: :math:`\lceil n / 10 \rceil` graphs each for test and validation, the rest for
-training.
-"""
+"""Training, validation and test parts of molecules: at random, or by scaffold."""
 
 from __future__ import annotations
 
@@ -22,7 +18,7 @@ TRAIN, VALID, TEST = range(len(PARTS))
 
 
 def part_sizes(num_graphs: int) -> tuple[int, int, int]:
-    """Returns how many graphs go to train, valid and test.
+    """Returns how many graphs go to train, valid and test: as in the paper, a tenth to the latter.
 
     >>> part_sizes(8671)
     (6935, 868, 868)
@@ -39,10 +35,7 @@ def random_split(twins: Iterable[object], seed: int) -> Tensor:
 
 
 def scaffold_split(scaffolds: Iterable[str]) -> Tensor:
-    """Returns the part of each graph, int8 ``[N]``; molecules of one scaffold stay together.
-
-    Frequent scaffolds go to train first, so valid and test hold rare ones.
-    """
+    """Returns the part of each graph, int8 ``[N]``, by scaffold; valid and test hold rare ones."""
     groups = sorted(members(scaffolds), key=lambda group: (-len(group), group[0]))
     return _fill(groups, (TRAIN, VALID, TEST))
 
@@ -72,5 +65,4 @@ def scaffold_of(smiles: str) -> str:
     'c1ccccc1'
     """
     murcko = require_rdkit("rdkit.Chem.Scaffolds.MurckoScaffold")
-    scaffold = murcko.GetScaffoldForMol(parse_smiles(smiles))
-    return str(require_rdkit().MolToSmiles(scaffold, isomericSmiles=False))
+    return str(murcko.MurckoScaffoldSmiles(mol=parse_smiles(smiles)))

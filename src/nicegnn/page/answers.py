@@ -9,12 +9,10 @@ from typing import Annotated, Any
 from pydantic import BaseModel, BeforeValidator, Field, create_model
 
 from nicegnn.explain.words import advice_for
-from nicegnn.molecule.picture import Picture
+from nicegnn.molecule.drawing import Picture
 from nicegnn.pretrained.model_file import ModelCard
 from nicegnn.screening.gallery import limits_of, picture, scale_key, scale_of, trust_of
 from nicegnn.screening.tables import NOTES, OUTPUTS, SCHEMAS, Row, atoms_in, bonds_in
-
-SIZE = (560, 400)  # of the picture on the page
 
 
 def _six_digits(value: float | None) -> float | None:
@@ -37,19 +35,13 @@ class Model(BaseModel):
     featurizer: str
     family: str = Field(description="The same for outputs of the same models; else nothing.")
 
-    @classmethod
-    def of(cls, name: str, card: ModelCard, family: str = "") -> Model:
-        """Returns the model of a card."""
-        question, about = card.question or card.name, card.in_words()
-        told = {"name": name, "question": question, "about": about, "family": family}
-        return cls(**card.to_dict() | told)
-
 
 def _cells(name: str, table: str) -> Any:
     """Returns the type of a bond or atom: the columns of its table."""
-    kinds = {key: kind for key, kind in SCHEMAS[table].items() if key not in ("row", "id")}
     fields: dict[str, Any] = {
-        key: (Number if kind is float else kind, ...) for key, kind in kinds.items()
+        key: (Number if kind is float else kind, ...)
+        for key, kind in SCHEMAS[table].items()
+        if key not in ("row", "id")
     }
     return create_model(name, **fields)
 
@@ -120,12 +112,10 @@ class Case:
 
     @property
     def is_class(self) -> bool:
-        """Whether a class is predicted, not a value."""
         return self.card.task != "regression"
 
     @property
-    def outputs(self) -> list[float]:
-        """Probabilities of all classes, or the value."""
+    def outputs(self) -> list[float]:  # probabilities of all classes, or the value
         return list(self.row[OUTPUTS])
 
     @property
@@ -135,20 +125,17 @@ class Case:
 
     @property
     def title(self) -> str:
-        """The prediction in words."""
-        said = self.row["prediction"]
-        if self.is_class:
-            return f"{said}, {percent(self.row['probability'])}"
-        return f"{said} {self.card.unit}".rstrip()
+        chance = f", {percent(self.row['probability'])}" if self.is_class else ""
+        return f"{self.row['prediction']}{chance or ' ' + self.card.unit}".rstrip()
 
     def drawing(self) -> Picture:
-        """Returns the picture with its title."""
         return picture(self.row, scale_of([self.row]), (640, 480))
 
     def drawn(self, limit: float | None = None) -> Drawn:
         """Returns the answer with a picture, whose full colour stands for ``limit``."""
-        limit = limit or scale_of([self.row])[scale_key(self.row)]
-        shown = picture(self.row, {scale_key(self.row): limit}, SIZE, is_bare=True)
+        key = scale_key(self.row)
+        limit = limit or scale_of([self.row])[key]
+        shown = picture(self.row, {key: limit}, (560, 400), is_bare=True)
         points = [(round(x, 1), round(y, 1)) for x, y in shown.points]
         return Drawn(**dict(self.explained()), svg=shown.svg, limit=limit, points=points)
 
@@ -179,18 +166,17 @@ class Case:
 
 def compare(first: Case, second: Case) -> Comparison:
     """Returns two answers and what differs between them, in words."""
-    change = None
-    if first.model != second.model:
-        words = f"{first.model}: {first.title}; {second.model}: {second.title}."
-    else:
+    change, words = None, f"{first.model}: {first.title}; {second.model}: {second.title}."
+    if first.model == second.model:
         before, after = (one.outputs[first.predicted] for one in (first, second))
         change = after - before
-        name, ends = "The value", (first.title, second.title)
+        name, start, end = "The value", first.title, second.title
         if first.is_class:
-            name, ends = f"“{first.row['prediction']}”", (percent(before), percent(after))
+            name, start, end = f"“{first.row['prediction']}”", percent(before), percent(after)
         verb = "rises" if change > 0 else "falls"
-        how = f"{verb} from {ends[0]} to {ends[1]}" if len({*ends}) > 1 else f"stays at {ends[0]}"
-        words = f"{name} {how}."
+        words = f"{name} stays at {start}."
+        if start != end:
+            words = f"{name} {verb} from {start} to {end}."
     both = {"first": first.explained(), "second": second.explained()}
     return Comparison(**both, change=change, words=words)
 

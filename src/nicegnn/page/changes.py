@@ -17,8 +17,7 @@ _ADDED = {"CH₃": "C", "NH₂": "N", "OH": "O", "F": "F", "Cl": "Cl"}  # instea
 def changed_molecules(mol: Mol, atom: int) -> list[tuple[str, str]]:
     """Returns what was changed and the SMILES, for each molecule with one other atom.
 
-    An atom becomes another element, is left out where it hangs on one bond, or gets a neighbour
-    instead of a hydrogen. Molecules that break rules of valence or fall apart are left out.
+    Molecules that break rules of valence or fall apart are left out.
 
     >>> from nicegnn.molecule.smiles import parse_smiles
     >>> [smiles for what, smiles in changed_molecules(parse_smiles("CF"), 1)]
@@ -42,7 +41,7 @@ def changed_molecules(mol: Mol, atom: int) -> list[tuple[str, str]]:
 
 
 def _candidates(mol: RWMol, atom: int) -> Iterator[tuple[str, RWMol]]:
-    """Yields what was changed and the changed molecule, unchecked."""
+    """Yields an atom as another element, left out, or with a neighbour instead of a hydrogen."""
     chem = require_rdkit()
     old = mol.GetAtomWithIdx(atom)
     name = f"{old.GetSymbol()}{atom}"

@@ -1,19 +1,19 @@
-"""The questions that HTTP and assistants share; every error has a name.
-
-Two threads answer at the same time, and the latest answers stay in memory.
-"""
+"""The questions that HTTP and assistants share; every error has a name."""
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from functools import lru_cache
 from pathlib import Path
 from threading import Lock, Semaphore
-from typing import Annotated
+from typing import Annotated, Any
 
 from fastapi import Query
 
+from nicegnn import __version__
 from nicegnn.errors import NicegnnError
-from nicegnn.page.answers import Case, Change, Comparison, Model, compare
+from nicegnn.page.answers import Case, Change, Comparison, Explained, Model, compare
 from nicegnn.page.changes import changed_molecules
 from nicegnn.pretrained import NAMES, Pretrained, card_of
 from nicegnn.pretrained.admet import ADMET
@@ -41,6 +41,11 @@ ERRORS = {
     "missing_package": 501,
     "internal": 500,
 }
+_INSTRUCTIONS = (
+    "Says what a graph neural network predicts for a molecule, and which bonds and atoms the "
+    "prediction rests on. It explains the model, which may be wrong about chemistry. Report the "
+    "verdict, its words and the notes beside every explanation."
+)
 
 
 class PageError(NicegnnError, ValueError):
@@ -52,11 +57,7 @@ class PageError(NicegnnError, ValueError):
 
 
 class Shelf:
-    """Models by name, each loaded when it is first asked for; threads may share a shelf.
-
-    Args:
-        config: a model that was named on the command line, which comes first.
-    """
+    """Models by name, first the named one, each loaded when it is asked for; safe for threads."""
 
     def __init__(self, config: ModelConfig) -> None:
         self.seed = config.seed
@@ -115,9 +116,12 @@ class Desk:
 
     def models(self) -> list[Model]:
         """The models that can be asked, the first choice first: what each predicts, how well."""
-        cards = sorted(self.shelf.cards.items(), key=lambda one: one[0] != self.shelf.first)
-        families = self.shelf.families
-        return [Model.of(name, card, families.get(name, "")) for name, card in cards]
+        models = []
+        for name, card in self.shelf.cards.items():
+            told = {"name": name, "about": card.in_words(), "question": card.question or card.name}
+            told["family"] = self.shelf.families.get(name, "")
+            models.append(Model(**card.to_dict() | told))
+        return sorted(models, key=lambda model: model.name != self.shelf.first)
 
     def compare(
         self, smiles: Smiles, smiles2: Smiles, model: ModelName = "", model2: ModelName = ""
@@ -130,22 +134,16 @@ class Desk:
         before = self.case(smiles, model)
         mol, number = molecule_of(before.row), before.predicted
         if not 0 <= atom < mol.GetNumAtoms():
-            raise PageError(
-                f"`atom` must be from 0 to {mol.GetNumAtoms() - 1} (got {atom}). Atoms are "
-                "numbered as in the SMILES.",
-                "bad_request",
-            )
+            text = f"`atom` must be from 0 to {mol.GetNumAtoms() - 1} (got {atom})."
+            raise PageError(f"{text} Atoms are numbered as in the SMILES.", "bad_request")
         pairs = changed_molecules(mol, atom)
         records = [Record(n, what, changed, {}) for n, (what, changed) in enumerate(pairs)]
-        changes = [
-            Change(
-                what=after.row["id"],
-                change=after.outputs[number] - before.outputs[number],
-                **dict(after.explained()),
-            )
-            for after in self._together(records, before.model)
-            if after.row["reason"] is None
-        ]
+        changes = []
+        for after in self._together(records, before.model):
+            if after.row["reason"] is None:
+                change = after.outputs[number] - before.outputs[number]
+                told = dict(after.explained())
+                changes.append(Change(what=after.row["id"], change=change, **told))
         return sorted(changes, key=lambda change: -abs(change.change))
 
     def _explained(self, smiles: str, model: str) -> Case:
@@ -157,8 +155,34 @@ class Desk:
         return case
 
     def _together(self, records: list[Record], model: str) -> list[Case]:
-        """Returns the cases of some records in their order."""
         subject = self.shelf[model]
         with self._seats:
             rows = explain_rows(records, subject, self._config)
         return [Case(model, subject.card, row) for row in rows]
+
+
+def make_tools(shelf: Shelf, most_atoms: int = MOST_ATOMS) -> Any:
+    """Returns an `MCPServer`, tools for assistants; ``run("stdio")`` serves one of them."""
+    from mcp.server import MCPServer
+    from mcp.server.mcpserver.exceptions import ToolError
+
+    desk = Desk(shelf, most_atoms)
+    server: Any = MCPServer(
+        "nicegnn", version=__version__, instructions=_INSTRUCTIONS, log_level="WARNING"
+    )
+
+    @contextmanager
+    def in_our_words() -> Iterator[None]:  # errors that say what to do; others are in the log
+        try:
+            yield
+        except (NicegnnError, ImportError) as error:
+            raise ToolError(str(error)) from error
+
+    def explain(smiles: Smiles, model: ModelName = "") -> Explained:
+        """What a model predicts for a molecule, and which bonds and atoms this rests on."""
+        return desk.case(smiles, model).explained()
+
+    tools: dict[str, Callable[..., Any]] = {"list_models": desk.models, "explain": explain}
+    for name, work in (tools | {"compare": desk.compare, "changes": desk.changes}).items():
+        server.add_tool(in_our_words()(work), name=name)
+    return server

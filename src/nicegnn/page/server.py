@@ -1,7 +1,6 @@
 """The server: one page, and the same answers as JSON, described at ``/docs``.
 
-Nothing is loaded from elsewhere. Every error is ``{"error": {"name", "message"}}`` with a name of
-`ERRORS`.
+Every error is ``{"error": {"name", "message"}}`` with a name of `ERRORS`.
 """
 
 from __future__ import annotations
@@ -21,7 +20,6 @@ from fastapi import FastAPI, Query, Request, Response
 from fastapi.exceptions import RequestValidationError
 from fastapi.middleware.gzip import GZipMiddleware
 from fastapi.responses import FileResponse, JSONResponse
-from pydantic import BaseModel
 from starlette.exceptions import HTTPException
 from starlette.staticfiles import StaticFiles
 
@@ -54,25 +52,14 @@ _FILES: dict[FileName, tuple[str, Callable[[Case], str | bytes]]] = {
 }
 
 
-class Problem(BaseModel):
-    """What went wrong: a name, and a message that says what to do."""
-
-    error: dict[str, str]
-
-
 def make_app(
     shelf: Shelf, most_atoms: int = MOST_ATOMS, hosts: tuple[str, ...] | None = LOCAL
 ) -> FastAPI:
     """Returns the application; ``hosts`` are the names it may be asked by, None for all."""
     desk = Desk(shelf, most_atoms)
+    about = "What a model predicts for a molecule, and which bonds and atoms this rests on."
     app = FastAPI(
-        title="nicegnn",
-        version=__version__,
-        description="What a graph neural network predicts for a molecule, and which bonds and "
-        "atoms its prediction rests on.",
-        docs_url=None,
-        redoc_url=None,
-        responses={code: {"model": Problem} for code in (422, *sorted({*ERRORS.values()} - {422}))},
+        title="nicegnn", version=__version__, description=about, docs_url=None, redoc_url=None
     )
     app.add_middleware(GZipMiddleware, minimum_size=2000)
 
@@ -80,13 +67,13 @@ def make_app(
     async def guarded(request: Request, go_on: Callable[[Request], Awaitable[Response]]) -> Any:
         name = request.url.hostname or ""
         if hosts is not None and name not in hosts:  # other sites cannot point theirs here
-            text = f"The page must be asked by one of {', '.join(hosts)} (got {name!r}). Start it "
-            error = PageError(f"{text}with --host to open it to others.", "wrong_host")
-            answer = _problem(request, error)
+            text = (
+                f"The page must be asked by one of {', '.join(hosts)} (got {name!r}). Use --host."
+            )
+            answer = _problem(request, PageError(text, "wrong_host"))
         else:
             answer = await go_on(request)
-        for header, value in _HEADERS.items():
-            answer.headers.setdefault(header, value)
+        answer.headers.update(_HEADERS)
         return answer
 
     for kind in (NicegnnError, ImportError, RequestValidationError, HTTPException, Exception):
@@ -114,21 +101,21 @@ def make_app(
 
 def _problem(_: Request, error: Exception) -> Response:
     """Returns the answer to an error; those that are none of ours are only in the log."""
-    name, text = "internal", f"This did not work ({type(error).__name__}). See the server's log."
+    name, text = "bad_request", str(error)
     if isinstance(error, NicegnnError):
         usual = "too_large" if isinstance(error, TooLarge) else "bad_molecule"
-        name, text = getattr(error, "name", usual), str(error)
+        name = getattr(error, "name", usual)
     elif isinstance(error, ImportError):
-        name, text = "missing_package", str(error)
+        name = "missing_package"
     elif isinstance(error, RequestValidationError):
         first = error.errors()[0]
         came = str(first.get("input"))[:100]
         text = f"`{first['loc'][-1]}`: {first['msg']} (got {came!r}). See /docs."
-        name = "bad_request"
     elif isinstance(error, HTTPException):
-        name = "unknown_page" if error.status_code == 404 else "bad_request"
+        name = "unknown_page" if error.status_code == 404 else name
         text = f"{error.detail}. See /docs."
     else:
+        name, text = "internal", f"This did not work ({type(error).__name__}). See the log."
         logging.getLogger(__name__).error("The page could not answer.", exc_info=error)
     status = getattr(error, "status_code", ERRORS[name])
     return JSONResponse({"error": {"name": name, "message": text}}, status)
@@ -145,25 +132,21 @@ def serve(
 ) -> None:
     """Shows the page until the process is stopped; port 0 takes the first free one."""
     app = make_app(shelf, most_atoms, LOCAL if host in LOCAL else None)
-    listening = _listen(host, port)
-    shown = f"[{host}]" if ":" in host else host
-    address = f"http://{shown}:{listening.getsockname()[1]}"
+    family, problem = socket.AF_INET6 if ":" in host else socket.AF_INET, OSError()
+    for number in [port] if port else PORTS:
+        try:
+            listening = socket.create_server((host, number), family=family)
+            break
+        except OSError as error:
+            problem = error
+    else:
+        raise ConfigError(
+            f"`host` and `port` must be free (got {host}, port {number}: {problem}). Name another."
+        ) from problem
+    address = f"http://{f'[{host}]' if ':' in host else host}:{number}"
     say(f"The page is at {address} (Ctrl-C stops it).")
     if opens_browser:
         threading.Timer(1.0, webbrowser.open, [address]).start()
     config = uvicorn.Config(app, log_level="warning", timeout_graceful_shutdown=3)
     with suppress(KeyboardInterrupt):  # Ctrl-C is how a page ends
         uvicorn.Server(config).run(sockets=[listening])
-
-
-def _listen(host: str, port: int) -> socket.socket:
-    """Returns a socket at the port, or at the first free one."""
-    family, problem = socket.AF_INET6 if ":" in host else socket.AF_INET, OSError()
-    for number in [port] if port else PORTS:
-        try:
-            return socket.create_server((host, number), family=family)
-        except OSError as error:
-            problem = error
-    raise ConfigError(
-        f"`host` and `port` must be free (got {host}, port {number}: {problem}). Name another."
-    ) from problem

@@ -15,8 +15,7 @@ from markupsafe import Markup
 from nicegnn.explain.pictures import LEGENDS
 from nicegnn.explain.words import advice_for, trust_words
 from nicegnn.molecule.domain import INSIDE, UNKNOWN
-from nicegnn.molecule.drawing import Panel, draw_panels
-from nicegnn.molecule.picture import Palette, Picture
+from nicegnn.molecule.drawing import Palette, Panel, Picture, draw_panels
 from nicegnn.pretrained.model_file import ModelCard
 from nicegnn.screening.tables import TRUST, Row, bonds_in, ends_in, molecule_of, own_columns
 from nicegnn.store import write_text
@@ -54,7 +53,6 @@ def picture(
         row.get("atom_score"),
         smiles=row["smiles"],
         title="" if is_bare else title,
-        numbered=True,
     )
     return draw_panels(
         [panel],

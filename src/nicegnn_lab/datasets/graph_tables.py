@@ -5,14 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from nicegnn.molecule.smiles import (
-    BOND_TYPES,
-    CATCH_ALL,
-    Bond,
-    MoleculeError,
-    bond_ends,
-    bond_types,
-)
+from nicegnn.molecule.smiles import BOND_TYPES, Bond, MoleculeError, bond_ends, bond_types
 
 if TYPE_CHECKING:
     from rdkit.Chem import Mol
@@ -37,7 +30,7 @@ def atom_columns(atoms: Sequence[str], vocabulary: Sequence[str]) -> list[int]:
         raise MoleculeError("`atoms` must hold at least one atom (got none). Drop the row.")
     column = {symbol: index for index, symbol in enumerate(vocabulary)}
     lost = [symbol for symbol in atoms if symbol not in column]
-    if lost and vocabulary[-1] not in CATCH_ALL:
+    if lost and vocabulary[-1] not in ("Unk", "*"):
         raise MoleculeError(
             f"Atoms must be among {' '.join(vocabulary)} (got {lost[0]!r}). Add it to the "
             "vocabulary, or append 'Unk'."
