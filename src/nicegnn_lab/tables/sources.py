@@ -84,16 +84,15 @@ def version_of(name: str, otherwise: int = 1) -> int:
 
 
 def digest(source: Path) -> str:
-    """Returns a short hash of the rows of a family in its folder.
+    """Returns a short hash of all rows in a folder.
 
-    Of a packed family it begins what ``sha256sum packed.parquet`` prints. Rows that are not packed
-    yet count too, by their names and contents.
+    Of a single packed file it begins what ``sha256sum`` prints. Files of single cells count too, by
+    their names and contents.
     """
-    folder, found = Folder(source), hashlib.sha256()
-    if folder.packed.is_file():
-        found.update(folder.packed.read_bytes())
-    for file in sorted(folder.file("rows", "").parent.glob("*.parquet")):
-        found.update(file.name.encode() + file.read_bytes())
+    found = hashlib.sha256()
+    for file in sorted(Folder(source).row_files()):
+        name = file.name.encode() if file.parent.name == "rows" else b""
+        found.update(name + file.read_bytes())
     return found.hexdigest()[:24]
 
 

@@ -69,15 +69,3 @@ def test_errors_say_what_to_do():
     for wrong in ({"pairs": "some"}, {"sign": "plus"}, {"max_level": 0.9}, {"num_blocks": 0}):
         with pytest.raises(ConfigError, match=next(iter(wrong))):
             replace(TINY, **wrong)
-
-
-def test_edges_of_graphs_may_stand_in_any_order():
-    explainer = fitted()
-    batch = Batch.from_data_list(some_graphs()[:3])
-    order = torch.randperm(batch.num_edges, generator=torch.Generator().manual_seed(0))
-    mixed = Batch.from_data_list(some_graphs()[:3])
-    for name in ("edge_index", "edge_attr", "edge_truth"):
-        value = mixed[name]
-        mixed[name] = value[:, order] if name == "edge_index" else value[order]
-    found, expected = (explainer.explain(one).edge_score for one in (mixed, batch))
-    torch.testing.assert_close(found, expected[order])
