@@ -1,7 +1,5 @@
 """The cells of a study, and the settings of explainers from TOML files."""
 
-from __future__ import annotations
-
 import tomllib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace

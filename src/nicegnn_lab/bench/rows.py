@@ -1,7 +1,5 @@
 """Rows of the benchmark, of studies and of tuning: one schema, its files, packing, and means."""
 
-from __future__ import annotations
-
 import base64
 import json
 import zlib

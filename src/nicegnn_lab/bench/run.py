@@ -1,7 +1,5 @@
 """Runs the missing cells of a study one after the other, and records failures."""
 
-from __future__ import annotations
-
 import time
 import traceback
 from collections.abc import Callable, Sequence

@@ -1,7 +1,5 @@
 """Target models of the benchmarks: trained as in Appendix C, stored with a manifest."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, replace

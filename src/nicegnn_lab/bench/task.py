@@ -1,7 +1,5 @@
 """Tasks: graphs with known truth, their split, and a trained target."""
 
-from __future__ import annotations
-
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path

@@ -10,8 +10,6 @@ removed by :math:`r`; :math:`p_{\hat y}` -> probability of the predicted class. 
 and labels are not read.
 """
 
-from __future__ import annotations
-
 import itertools
 import json
 import math

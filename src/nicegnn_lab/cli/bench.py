@@ -1,7 +1,5 @@
 """``nicegnn lab bench | experiment | tune | pack``: run cells, choose settings, pack rows."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from pathlib import Path
 from typing import Annotated

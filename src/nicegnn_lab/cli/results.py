@@ -1,7 +1,5 @@
 """``nicegnn lab table | figure``: show what was measured."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Annotated, Any

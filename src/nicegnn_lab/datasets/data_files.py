@@ -1,7 +1,5 @@
 """Folders of data files and of prepared data, and errors about files."""
 
-from __future__ import annotations
-
 import hashlib
 import os
 from pathlib import Path

@@ -3,8 +3,6 @@
 They need no download. The same seed and RDKit version give the same molecules on every platform.
 """
 
-from __future__ import annotations
-
 import random
 from collections import defaultdict
 from collections.abc import Iterator, Mapping

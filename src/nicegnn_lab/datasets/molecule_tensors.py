@@ -11,8 +11,6 @@ With N graphs, V atoms and M bonds in all, the tensors are
   (``T/list_ptr``, ``T/list``), and ``T/annotation`` ``[M]`` where the benchmark has one.
 """
 
-from __future__ import annotations
-
 from array import array
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from itertools import pairwise

@@ -1,7 +1,5 @@
 """From data files to cached tensors."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 import logging

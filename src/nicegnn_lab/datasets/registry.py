@@ -6,8 +6,6 @@ A *family* is a set of files that is read once; its tasks share molecules and ca
 `DATASETS`.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial

@@ -1,7 +1,5 @@
 """Twins, graphs that no model can tell apart: a split must not separate them."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Figures of the paper's studies: message scale layer by layer, and settings at their levels."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

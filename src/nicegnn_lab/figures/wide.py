@@ -1,7 +1,5 @@
 """The wide bench in one figure: agreement of damages, and chances foretold and seen."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import numpy as np

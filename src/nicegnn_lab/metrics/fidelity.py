@@ -1,7 +1,5 @@
 """Fidelity: predictions of the target with only the best bonds."""
 
-from __future__ import annotations
-
 import copy
 from collections.abc import Sequence
 from dataclasses import dataclass, fields

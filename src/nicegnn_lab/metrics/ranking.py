@@ -4,8 +4,6 @@ Items with equal scores get a random order, which depends on a seed and on the g
 batch. Ties are not broken by position, because true bonds are often neighbours in an edge list.
 """
 
-from __future__ import annotations
-
 import torch
 from torch import Tensor
 

@@ -1,7 +1,5 @@
 """Scale Drift: how strongly a mechanism shrinks the messages of each layer."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """Confidence intervals of means over graphs, and tests of two methods."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 

@@ -1,7 +1,5 @@
 """What rows call a method: names, groups, order, and what the paper reports of it."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import pandas as pd

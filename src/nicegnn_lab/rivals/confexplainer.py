@@ -1,7 +1,5 @@
 """ConfExplainer: masks with a learned confidence that mixes them with noise."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any

@@ -1,7 +1,5 @@
 """Graphs as padded matrices, the target's answer on weighted node pairs, and rivals with both."""
 
-from __future__ import annotations
-
 import copy
 from collections.abc import Iterator
 from dataclasses import dataclass, replace

@@ -1,7 +1,5 @@
 """GNNExplainer: a mask per graph that keeps the prediction and stays small."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 

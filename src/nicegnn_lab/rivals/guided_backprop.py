@@ -1,7 +1,5 @@
 """Guided backpropagation: saliency that lets only positive gradients pass a ReLU."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any

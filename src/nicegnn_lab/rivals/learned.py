@@ -1,7 +1,5 @@
 """The base class of rivals that train a network on many graphs."""
 
-from __future__ import annotations
-
 from abc import abstractmethod
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """Masks over directed edges: networks that predict them, relaxed samples, penalties per graph."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar, Literal

@@ -1,7 +1,5 @@
 """NICE whose student answers, taught by `fit`, for benchmarks and commands."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from nicegnn.explain.call import FitWork

@@ -1,7 +1,5 @@
 """ProxyExplainer: masks trained on generated graphs that look like the training graphs."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass

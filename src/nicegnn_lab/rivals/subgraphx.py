@@ -1,7 +1,5 @@
 """Shapley values of bonds, the scoring rule of SubgraphX, by sampling orders of appearance."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import torch

@@ -1,7 +1,5 @@
 """The paper's NICE with one part changed, and with one setting at several levels."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any

@@ -1,7 +1,5 @@
 """EM, NC and exchange with the same gates: distances (Table 2, Appendix G), scale."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 

@@ -1,7 +1,5 @@
 """The wide bench: what should replace a message, on groups, rings and counts nobody tuned for."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Paired comparisons of methods on the same graphs: ours against rivals, EM against the others."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 

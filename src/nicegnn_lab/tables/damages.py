@@ -1,7 +1,5 @@
 """EM, NC and exchange side by side: what each does to messages, states, and explainers."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 import pandas as pd

@@ -1,7 +1,5 @@
 """The trained targets beside the paper's."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

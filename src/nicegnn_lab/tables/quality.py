@@ -1,7 +1,5 @@
 """Tables of explanation quality: methods by datasets, beside the paper's."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """Every table by name: each is one function over stored rows."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Where tables and figures come from: folders of rows, their versions and hashes, a manifest."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 from collections.abc import Callable, Iterable, Mapping, Sequence

@@ -1,7 +1,5 @@
 """Tables of the paper's own studies: mechanisms, message scale, ablation, sensitivity."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Tables of the wide bench: damages, explainers, what damage makes, and the verdict."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import numpy as np

@@ -1,7 +1,5 @@
 """A table of one's own: a SMILES, a label, and the atoms that explain it."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass

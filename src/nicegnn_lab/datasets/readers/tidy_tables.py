@@ -3,8 +3,6 @@
 Lists inside a cell are separated by spaces, bonds are written ``u-v:t``, atom numbers start at 0.
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Sequence
 from itertools import pairwise
