@@ -110,7 +110,6 @@ def measure_molecules(job: Job, out: Explanation, metrics: MetricConfig) -> Iter
 
 
 def _own_value(name: str, measured: Measured) -> Tensor:
-    """Returns a metric of one's own, ``[B]``."""
     measure: Any = get_metric(name).measure
     with torch.no_grad():
         value = torch.as_tensor(measure(measured)).detach().cpu().double()

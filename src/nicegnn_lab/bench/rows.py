@@ -86,7 +86,6 @@ class Block:
 
     @property
     def values(self) -> Tensor:
-        """The values as a tensor on the CPU, double ``[n]``."""
         return torch.as_tensor(self.value, dtype=torch.double).detach().cpu().reshape(-1)
 
 
@@ -138,13 +137,8 @@ class FinishedCell:
 def write_rows(path: Path, cell: Cell, blocks: Iterable[Block], **about: Any) -> None:
     """Writes the rows and the description of one cell (see `FinishedCell`)."""
     table = table_of(cell, blocks)
-    description = {
-        "cell": cell.to_dict(),
-        "key": cell.key,
-        "num_rows": table.num_rows,
-        "identity": dict(cell.identity),
-        **about,
-    }
+    description = {"cell": cell.to_dict(), "key": cell.key, "num_rows": table.num_rows}
+    description |= {"identity": dict(cell.identity), **about}
     table = table.replace_schema_metadata({"nicegnn": json.dumps(description)})
     options = {"compression": "zstd", "write_page_checksum": True}
     write_whole(path, lambda file: pa.parquet.write_table(table, file, **options))
@@ -205,11 +199,9 @@ def cells_in(path: Path) -> list[FinishedCell]:
 
 
 def read_rows(folder: str | Path, where: Where | None = None) -> pd.DataFrame:
-    """Returns the rows of all finished cells of a study; see `finished_cells`.
+    """Returns the rows of all finished cells of a study, such as ``results/bench``.
 
-    Args:
-        folder: of the study, such as ``results/bench`` or ``results/studies/ablation``.
-        where: values to keep by column, ``{"metric": ["f1"], "dataset": "benzene"}``.
+    `where` names values to keep by column, ``{"metric": ["f1"], "dataset": "benzene"}``.
     """
     wanted = {
         k: [v] if isinstance(v, str | float | int) else [*v] for k, v in (where or {}).items()
@@ -255,24 +247,20 @@ def _of_file(
     if tuple(file.schema_arrow.names) != COLUMNS:
         raise ValueError(f"its columns are {file.schema_arrow.names}")
     groups = range(file.num_row_groups)
-    starts = np.cumsum([0, *(file.metadata.row_group(n).num_rows for n in groups)])
-
-    def group_of(cell: FinishedCell) -> int:
-        return int(np.searchsorted(starts[1:], cell.begin, side="right"))
-
-    for number, inside in groupby(cells, group_of):
+    bounds = np.cumsum([0, *(file.metadata.row_group(n).num_rows for n in groups)])
+    ends = bounds[1:]
+    for number, inside in groupby(cells, lambda cell: int(ends.searchsorted(cell.begin, "right"))):
         is_there = number in groups  # else its cells have no rows
         group = file.read_row_group(number) if is_there else SCHEMA.empty_table()
         group = group.replace_schema_metadata(None)
         stays = _holding(group, where)
         for cell in inside:
-            begin = cell.begin - starts[number]
+            begin = cell.begin - bounds[number]
             here = slice(begin, begin + cell.num_rows)
             yield group[here].filter(stays[here])
 
 
 def _holding(table: pa.Table, where: Mapping[str, list[Any]]) -> pa.Array:
-    """Returns whether each row has one of the wanted values in every column."""
     stays = pa.array(np.ones(table.num_rows, dtype=bool))
     for name, values in where.items():
         kind = SCHEMA.field(name).type
@@ -287,7 +275,6 @@ def _opened(path: Path) -> Any:
 
 
 def _damaged(path: Path, error: Exception) -> StoreError:
-    """Returns the error about a damaged file, with what to do."""
     reason = str(error).splitlines()[0] if str(error) else type(error).__name__
     advice = "Delete it and run the same command again."
     if path.parent.name != "rows":
@@ -355,9 +342,7 @@ def summarise(rows: pd.DataFrame) -> pd.DataFrame:
     Symbols: :math:`v_{gs}` -> ``value`` of graph g with seed s; :math:`G_s` -> graphs with a value;
     :math:`S` -> number of seeds.
 
-    Columns:
-        mean, std: as above; std is nan for one seed.
-        num_seeds, num_graphs: no graphs for values of a whole cell.
+    The std of one seed is nan; ``num_graphs`` is 0 for values of a whole cell.
     """
     groups = rows.groupby(list(GROUPS), observed=True, sort=True, dropna=False)
     table = groups.size().index.to_frame(index=False)

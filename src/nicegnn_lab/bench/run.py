@@ -52,22 +52,15 @@ def run_study(
     """Runs the cells of a study that have no rows yet; read them with `read_rows`.
 
     After an interruption, the next run continues: it keeps finished cells, also packed ones.
-
-    Args:
-        datasets, targets: by default those of the study.
-        out: folder of the study's files.
-        targets_folder: trained targets, see `nicegnn lab train-targets`.
-        device: ``cpu`` or ``cuda``; by default ``cuda`` where there is a GPU.
-        say: gets one line per finished cell.
-        limits: ``max_graphs``, ``fit_graphs``, see `make_cells`.
+    Datasets and targets are by default those of the study; ``limits`` are ``max_graphs`` and
+    ``fit_graphs``. `say` gets one line per finished cell.
     """
     given: dict[str, Any] = {"targets_folder": targets_folder, "device": device}
     cells = make_cells(study, datasets, targets, seeds, **given, **limits)
     folder = Folder(Path(out))
     finished = {one.key for one in finished_cells(out).values()}
     todo = [cell for cell in cells if cell.key not in finished]
-    failed = []
-    last = None  # a task is kept for the next cell, as cells come dataset by dataset
+    failed, last = [], None  # a task is kept for the next cell, as cells come dataset by dataset
     for number, cell in enumerate(todo, start=1):
         started = time.perf_counter()
         try:
@@ -78,7 +71,14 @@ def run_study(
             text = _measure(study, Job(cell, last[1], model, folder))
             text = f"{text}, {time.perf_counter() - started:.1f} s in all"
         except Exception as error:
-            _record_failure(folder, cell, error)
+            about = {
+                "cell": cell.to_dict(),
+                "error": type(error).__name__,
+                "message": str(error),
+                "traceback": "".join(traceback.format_exception(error)),
+                "identity": dict(cell.identity),
+            }
+            write_json(folder.file("failed", cell.key), about)
             failed.append(cell)
             text = f"FAILED, {type(error).__name__}: {(str(error).splitlines() or [''])[0]}"
         if say is not None:
@@ -88,7 +88,6 @@ def run_study(
 
 
 def _measure(study: Study, job: Job) -> str:
-    """Writes the rows of a cell; returns what was done, in words."""
     blocks = list(study.measure(job))
     write_rows(job.folder.file("rows", job.cell.key), job.cell, blocks, facts=job.facts)
     job.folder.file("failed", job.cell.key).unlink(missing_ok=True)
@@ -96,15 +95,3 @@ def _measure(study: Study, job: Job) -> str:
         return "measured"
     num, each = job.positions.numel(), 1000 * job.explain_seconds_per_graph
     return f"{num} graphs, fit {job.fit_seconds:.1f} s, {each:.2f} ms per graph"
-
-
-def _record_failure(folder: Folder, cell: Cell, error: Exception) -> None:
-    """Writes why a cell failed."""
-    about = {
-        "cell": cell.to_dict(),
-        "error": type(error).__name__,
-        "message": str(error),
-        "traceback": "".join(traceback.format_exception(error)),
-        "identity": dict(cell.identity),
-    }
-    write_json(folder.file("failed", cell.key), about)

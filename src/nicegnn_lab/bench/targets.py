@@ -5,7 +5,7 @@ from collections.abc import Callable
 from dataclasses import asdict, dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 import torch_geometric
@@ -61,8 +61,7 @@ TARGETS: dict[str, Recipe] = {
 MAIN_TARGET = "gin"
 
 
-@dataclass(frozen=True)
-class TrainedTarget:
+class TrainedTarget(NamedTuple):
     """A trained target model with the manifest of its training."""
 
     model: nn.Module

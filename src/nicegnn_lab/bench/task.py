@@ -43,8 +43,6 @@ class Task(ABC):
 
 
 class MoleculeTask(Task):
-    """A dataset of molecules with true bonds, and the targets trained on it."""
-
     targets = TARGETS.keys()
 
     def __init__(self, dataset: MoleculeDataset) -> None:
@@ -54,7 +52,6 @@ class MoleculeTask(Task):
         self._explained: dict[str, Tensor] = {}  # of all graphs of a part
 
     def part(self, name: str) -> MoleculeDataset:
-        """Returns the ``train``, ``valid`` or ``test`` part."""
         return getattr(self.dataset, name)
 
     def model(self, target: str, folder: Path, device: str | torch.device = "cpu") -> nn.Module:
@@ -80,7 +77,7 @@ class MoleculeTask(Task):
         return graphs.index_select(draw(len(graphs), most, "fit")) if is_limit else graphs
 
     def background(self, model: nn.Module) -> Background:
-        """Returns prototypes of training graphs."""
+
         return record_background(Target(model), self.training(BACKGROUND_GRAPHS))
 
     def explain(

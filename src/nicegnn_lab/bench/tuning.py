@@ -68,8 +68,7 @@ class Tuning(Study):
         batch = self._graphs(job)
         given: dict[str, Any] = {"num_draws": self.num_draws}
         try:
-            explainer = job.explainer
-            started = time.perf_counter()
+            explainer, started = job.explainer, time.perf_counter()
             out, target = explainer.explain(batch, seed=job.seed), explainer.target
             given |= {"explained": out.target, "chunk_edges": _CHUNK_EDGES[target.device.type]}
             shown = target, batch, out.bonds, out.bond_score
@@ -85,7 +84,6 @@ class Tuning(Study):
         yield Block("explain_seconds", time.perf_counter() - started)
 
     def _graphs(self, job: Job) -> Batch:
-        """Returns validation graphs that the target predicts as class 1."""
         predicted = predict(job.model, job.graphs).argmax(1).cpu()
         positions = (predicted == 1).nonzero().view(-1)
         if positions.numel() == 0:
@@ -139,8 +137,7 @@ def best_trials(folder: str | Path = TUNING_FOLDER) -> list[BestTrial]:
     rows = read_rows(folder, where={"metric": "criterion"})
     if rows.empty:
         raise StoreError(f"There are no trials in {folder}; run them with `nicegnn lab tune`.")
-    best = []
-    keys = ["dataset", "target", "explainer", "mechanism"]
+    best, keys = [], ["dataset", "target", "explainer", "mechanism"]
     for (dataset, target, explainer, mechanism), trials in rows.groupby(keys, observed=True):
         mechanisms = find_entry(explainer)[0].mechanisms
         is_own = mechanism in (mechanisms or ("",))[:1]

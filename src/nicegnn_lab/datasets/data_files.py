@@ -41,6 +41,6 @@ def _usual() -> Path:
 
 
 def sha256_of(path: Path) -> str:
-    """Returns the SHA-256 of a file as hexadecimal digits."""
+
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()

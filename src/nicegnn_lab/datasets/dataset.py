@@ -128,26 +128,18 @@ class MoleculeDataset(Dataset):
         return self._part[list(self.indices())]
 
     @property
-    def rows(self) -> Tensor:
-        """Row of each graph in its source file, ``[n]``."""
-        return self._tensors["row"][self._chosen()]
-
-    @property
     def smiles(self) -> list[str]:
-        """SMILES of all graphs."""
+
         return [smiles_at(self._tensors, row) for row in self._chosen().tolist()]
 
     @property
     def num_node_features(self) -> int:
-        """Columns of ``x``."""
         return len(self.vocabulary)
 
-    def len(self) -> int:
-        """Number of graphs before any selection, for PyG."""
+    def len(self) -> int:  # before any selection, for PyG
         return int(self._rows.numel())
 
-    def get(self, idx: int) -> Data:
-        """Returns one graph, for PyG."""
+    def get(self, idx: int) -> Data:  # for PyG
         return self._batch(self._rows[[idx]]).get_example(0)
 
     def batch(self, positions: Tensor | None = None) -> Batch:

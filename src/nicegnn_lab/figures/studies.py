@@ -46,13 +46,9 @@ SENSITIVITY_PANELS = (
 def layer_scale_figures(studies: str | Path) -> dict[str, Figure]:
     """Returns the figure of message scale for damaged clean messages, and for propagated ones."""
     rows = read_study(studies, "scale")
-    ways = {
-        "layer-scale": ("clean", "ratio_fixed"),
-        "layer-scale-propagated": ("propagated", "ratio"),
-    }
     return {
-        name: _layer_scale_figure(_scales(rows, ratio), messages)
-        for name, (messages, ratio) in ways.items()
+        "layer-scale": _layer_scale_figure(_scales(rows, "ratio_fixed"), "clean"),
+        "layer-scale-propagated": _layer_scale_figure(_scales(rows, "ratio"), "propagated"),
     }
 
 
@@ -68,7 +64,6 @@ def _scales(rows: pd.DataFrame, ratio: str) -> pd.DataFrame:
 
 
 def _layer_scale_figure(scales: pd.DataFrame, messages: str) -> Figure:
-    """Returns a grid, backbones by datasets, of mean message scale per layer on a log axis."""
     (titles, marks), targets = dataset_titles(scales), targets_in(scales)
     figure = new_figure(2.1 * len(titles) + 0.8, 1.9 * len(targets) + 0.6)
     grid = figure.subplots(len(targets), len(titles), squeeze=False)

@@ -19,15 +19,9 @@ from nicegnn_lab.tables.table import read_study
 from nicegnn_lab.tables.wide import HALVES, PARTS, judged_molecules, told_and_seen, with_halves
 
 #: Damages that are drawn, by their setting in rows.
-SHOWN = {
-    "zero": "zero",
-    "deletion": "deletion",
-    "noise": "noise",
-    "mean": "mean message",
-    "exchange": "exchange",
-}
+SHOWN = {name: name for name in ("zero", "deletion", "noise", "mean", "exchange")}
+SHOWN["mean"] = "mean message"
 _COLOURS = {"zero": COLOURS["em"], "noise": COLOURS["nc"], "exchange": COLOURS["exchange"]}
-_GREY = "#888888"
 
 
 def wide_figure(studies: str | Path) -> Figure:
@@ -55,7 +49,7 @@ def _draw_agreement(place: Axes, rows: pd.DataFrame) -> None:
     for column, setting in enumerate(SHOWN):
         value = mean.loc[setting].to_numpy()
         across = column + np.linspace(-0.3, 0.3, value.size)  # side by side, in order of names
-        colour = _COLOURS.get(setting, _GREY)
+        colour = _COLOURS.get(setting, "#888888")
         place.scatter(across, value, s=7, color=colour, alpha=0.6, linewidths=0)
         place.plot([column - 0.35, column + 0.35], [value.mean()] * 2, color="black", linewidth=1.5)
     place.set_xticks(range(len(SHOWN)), list(SHOWN.values()))

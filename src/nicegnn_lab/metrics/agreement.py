@@ -45,13 +45,11 @@ class Truth:
     num_graphs: int  # graphs of the batch, B
 
     @property
-    def num_edges(self) -> Tensor:
-        """Directed edges of each graph, ``[B]``."""
+    def num_edges(self) -> Tensor:  # directed edges of each graph, [B]
         return torch.bincount(self.edge_batch, minlength=self.num_graphs)
 
     @property
-    def num_true(self) -> Tensor:
-        """True directed edges of each graph, ``[B]``."""
+    def num_true(self) -> Tensor:  # those in the truth, [B]
         return graph_sum(self.edge_truth.long(), self.edge_batch, self.num_graphs)
 
     @staticmethod

@@ -144,7 +144,6 @@ def average_precision(score: Tensor, truth: Tensor, batch: Tensor, num_graphs: i
 
 
 def _where_scored(value: Tensor, score: Tensor, batch: Tensor) -> Tensor:
-    """Returns values of graphs, nan if the score of an item is nan."""
     unknown = graph_sum(score.isnan().double(), batch, value.numel()) > 0
     return torch.where(unknown, torch.nan, value)
 

@@ -146,12 +146,12 @@ def _scale(
     return total / torch.bincount(case.edge_batch, minlength=case.num_graphs).clamp(min=1)
 
 
+@dataclass
 class Readout:
     """Holds the graph representation that the last forward pass of a model read out, ``[B, F]``."""
 
-    def __init__(self, num_graphs: int) -> None:
-        self.num_graphs = num_graphs
-        self.candidate: Tensor | None = None
+    num_graphs: int
+    candidate: Tensor | None = None
 
     @property
     def value(self) -> Tensor:

@@ -37,7 +37,6 @@ class DenseRival(LearnedRival):
     _pairs: Pairs  # "all" or "bonds", known once the training graphs were read
 
     def _survey(self, work: FitWork) -> Survey:
-        """Leaves out graphs of more than `max_nodes` nodes."""
         survey, most = super()._survey(work), self.config.max_nodes
         small = survey.stack.num_nodes[survey.kept] <= most  # [G]
         if not bool(small.any()):

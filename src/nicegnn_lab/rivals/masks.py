@@ -54,7 +54,6 @@ class MaskPredictor(LearnedRival):
         return self._mask_network(net)(edge_states(query, self.config.layers))
 
     def _penalised(self, loss: Tensor, query: Query, mask: Tensor, margin: float = 0.0) -> Tensor:
-        """Adds the penalties of masks to the loss of each graph, ``[B]``."""
         weights = self.config.size, self.config.entropy, margin
         return add_penalties(loss, query.case, mask, reached_edges(query.case), *weights)
 

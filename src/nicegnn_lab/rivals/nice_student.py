@@ -16,7 +16,6 @@ class NICEStudent(NICE):
 
     @property
     def is_fitted(self) -> bool:
-        """Whether the student was taught."""
         return self.student is not None
 
     def explain(self, graphs: Any, *, student: bool = True, **settings: Any) -> Explanation:

@@ -112,7 +112,6 @@ class ProxyExplainer(DenseRival, MaskPredictor):
         return [self._penalised(loss, query, mask).mean()]
 
     def _mask(self, net: Any, query: Query, step: int, seed: int) -> Tensor:
-        """Returns a relaxed sample of the mask, equal in both directions of a bond, ``[E]``."""
         bonds = query.case.bonds
         logit = bonds.mean(self._logit(net, query))  # [M]
         return self._sample(logit, step, seed).sigmoid()[bonds.edge_bond]

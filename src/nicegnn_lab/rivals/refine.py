@@ -118,7 +118,6 @@ class ReFine(LearnedRival):
             return net(query, each, label, copies)
 
     def _global_logit(self, net: MaskNetworks, query: Query, label: Tensor) -> Tensor:
-        """Returns logits by the network of each graph's class, ``[E]``."""
         classes = torch.arange(net.num_classes, device=label.device)
         return net(query, label, classes, net.weights())
 

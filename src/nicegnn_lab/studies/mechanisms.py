@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -185,9 +186,8 @@ class ScaleStudy(Study):
         batch = job.batch(positions)
         gate = batch.edge_truth.float()  # [E]
         sample = job.molecules.background(job.model).sample
-        profile = scale_profile(
-            job.model, batch, gate, num_draws=self.num_draws, seed=job.seed, exchange=sample
-        )
+        given: dict[str, Any] = {"num_draws": self.num_draws, "seed": job.seed}
+        profile = scale_profile(job.model, batch, gate, exchange=sample, **given)
         values = {("clean", "scale"): profile.clean}
         for name in DAMAGES:
             value = profile.ratio[f"{name}_propagated"]

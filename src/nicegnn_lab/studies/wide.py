@@ -184,10 +184,8 @@ def of_explainer(
     seed: int,
 ) -> Block:
     """Returns the agreement of an explainer with the true bonds."""
-    if name.endswith("+exchange"):
-        explainer = get_explainer(name, model, seed=seed, background=background)
-    else:
-        explainer = get_explainer(name, model, seed=seed)
+    given: Any = {"background": background} if name.endswith("+exchange") else {}
+    explainer = get_explainer(name, model, seed=seed, **given)
     if find_entry(name)[0].learns:
         explainer.fit(train, seed=seed, progress=False)
     out = explainer.explain(graphs, target=1).to("cpu")
@@ -244,10 +242,7 @@ def damages(
     messages = background.messages
     mean = Prototypes(messages.means, messages.means, messages.names, 1)
 
-    def few(number: int) -> Background:
-        return record_background(Target(model), train, number)
-
-    return {
+    kinds = {
         "zero": NICE(model, usual.with_(mechanism="em")),
         "noise": NICE(model, usual.with_(**noise)),
         "noise, clean": NICE(model, clean.with_(**noise)),
@@ -255,13 +250,12 @@ def damages(
         "exchange": NICE(model, usual, background=background),
         "exchange, clean": NICE(model, clean, background=background),
         "exchange, own": NICE(model, usual),
-        **{
-            f"exchange, {number}": NICE(
-                model, usual.with_(num_prototypes=number), background=few(number)
-            )
-            for number in (2, 4, 16)
-        },
     }
+    for number in (2, 4, 16):
+        few = record_background(Target(model), train, number)
+        settings = usual.with_(num_prototypes=number)
+        kinds[f"exchange, {number}"] = NICE(model, settings, background=few)
+    return kinds
 
 
 @torch.no_grad()
@@ -330,14 +324,12 @@ def best_is_true(out: Explanation, truth: Truth) -> Tensor:
 
 
 def _right(model: nn.Module, graphs: Sequence[Data], label: int, most: int | None) -> Tensor:
-    """Returns the first graphs of a label that the model gets right."""
     given = torch.cat([graph.y.view(-1) for graph in graphs])
     right = (predict(model, graphs).argmax(1).cpu() == given) & (given == label)
     return right.nonzero().view(-1)[:most]
 
 
 def _some(graphs: Any, most: int = 2000) -> Iterator[Data]:
-    """Yields graphs of a part of a benchmark, evenly spaced."""
     number = min(most, len(graphs))
     for place in range(number):
         yield graphs[place * len(graphs) // number]

@@ -132,7 +132,6 @@ def best_cells(means: pd.DataFrame, higher_is_better: bool | None = True) -> lis
 
 
 def _text(cell: Any, paper: float | None = None) -> str:
-    """Returns mean ± deviation in percent, with the paper's mean in brackets if there is one."""
     if cell is None:
         text = MISSING
     elif math.isnan(cell.mean):
@@ -191,7 +190,6 @@ def backbones_table(rows: pd.DataFrame) -> Table:
 
 
 def _ranked(rows: pd.DataFrame, target: str) -> pd.DataFrame:
-    """Returns mean ranks of methods with a value everywhere on one target."""
     methods, datasets = [m for m in methods_in(rows) if m.is_ranked], datasets_in(rows)
     means = {
         pair: means_of(cells_of(rows_of(rows, *pair, target)), methods, datasets)

@@ -39,7 +39,6 @@ class Sources:
         return rows
 
     def folder(self, name: str) -> Path:
-        """Returns the folder of ``bench`` or of a study."""
         return self.rows if name == "bench" else self.studies / name
 
     def older(self, names: Iterable[str]) -> list[str]:
@@ -98,7 +97,6 @@ def record(files: Sequence[Path], artefact: str, command: str, sources: Mapping[
     """Writes what files of one folder were made from into its manifest, beside what is there.
 
     Entries of files that are gone are dropped, and a manifest that cannot be read is begun anew.
-    ``sources`` are digests of the rows by the name of what was read.
     """
     if not files:
         return

@@ -104,7 +104,6 @@ def _agreement(rows: pd.DataFrame, half: str) -> Table:
 
 
 def _copies(rows: pd.DataFrame) -> Table:
-    """Agreement on molecules that hold the group more than once."""
     number_of = rows[rows["metric"] == "copies"].set_index([*_TARGET, "graph"])["value"]
     auc = rows[rows["metric"] == "roc_auc"].join(number_of.rename("copies"), on=[*_TARGET, "graph"])
     auc = auc[auc["copies"] > 1]
@@ -163,7 +162,6 @@ def foretold(molecules: pd.DataFrame) -> np.ndarray:
 
 
 def _calibration(molecules: pd.DataFrame) -> Table:
-    """Returns how well chances that were fitted on the open half foretell all others."""
     fitted = fit_chance(molecules[molecules["half"].isin(FITTED_ON)])
     lines = []
     groups = {half: molecules[molecules["half"] == half] for half in HALVES}
