@@ -120,7 +120,9 @@ def test_model_that_ignores_its_messages_gets_zeros():
 
 def test_occlusion_equals_a_loop_that_deletes_one_bond_at_a_time():
     """A GIN without a message is a GIN without the edge."""
-    model, graphs = gin(), some_graphs()[:3]
+    model, graphs = gin().double(), [graph.clone() for graph in some_graphs()[:3]]
+    for graph in graphs:
+        graph.x = graph.x.double()
     found = get_explainer("occlusion", model).explain(graphs, target=1)
     for part, graph in zip(found.split(), graphs, strict=True):
         bonds = list(range(graph.num_edges // 2))

@@ -9,6 +9,7 @@ from torch import Tensor
 
 from nicegnn.attribution.joint_path import path_nodes
 from nicegnn.explain.score_explainer import Count, ScoreConfig, ScoreExplainer
+from nicegnn.graph.case import merge_equal
 from nicegnn.intervention.one_part import damage_each_bond
 from nicegnn.intervention.query import Query
 from nicegnn.seeding import mix
@@ -86,7 +87,8 @@ class Occlusion(ScoreExplainer):
 
     Symbols: :math:`\mathbf 1 - \mathbf 1_b` -> ``gate``, 0 on both directions of bond b and 1
     elsewhere; :math:`f_c^{(n)}` -> `Target.evidence` under draw n;
-    :math:`s_b` -> the bond's score, returned on its edges, ``[E]``.
+    :math:`s_b` -> the bond's score, returned on its edges, ``[E]``. Scores of a graph that differ
+    by rounding alone are made equal, as those of NICE.
     """
 
     name = "occlusion"
@@ -101,6 +103,7 @@ class Occlusion(ScoreExplainer):
             graph = bonds.batch[part.item]
             left = query.target.evidence(part.output.unsqueeze(0), query.explained[graph])[0]
             score.index_add_(0, part.item, (whole[graph] - left) / self.num_draws)
+        score = merge_equal(score, bonds.batch, query.clean.abs().amax(1))
         return score[bonds.edge_bond]
 
 
