@@ -132,10 +132,9 @@ class Job:
 
     def at_seed(self, seed: int) -> Job:
         """Returns the same job with another seed."""
-        identity = self.cell.identity
-        other = {**identity, "scores": {**identity["scores"], "seed": seed}}
-        cell = replace(self.cell, seed=seed, identity=other)
-        return Job(cell, self.task, self.model, self.folder)
+        cell, scores = self.cell, {**self.cell.about_scores, "seed": seed}
+        other = replace(cell, seed=seed, identity={**cell.identity, "scores": scores})
+        return Job(other, self.task, self.model, self.folder)
 
 
 def _wait_for(device: torch.device) -> None:

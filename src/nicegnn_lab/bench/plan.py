@@ -150,8 +150,7 @@ def _resolved(
 
 
 def _below(wanted: int | None, available: int) -> int | None:
-    """Returns a limit, or none if it is not below the number of graphs."""
-    return None if wanted is None or wanted >= available else wanted
+    return None if wanted is None or wanted >= available else wanted  # a limit that cuts nothing
 
 
 def read_settings(path: str | Path) -> dict[str, dict[str, Any]]:

@@ -3,7 +3,7 @@
 import base64
 import json
 import zlib
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import groupby
 from pathlib import Path
@@ -67,9 +67,6 @@ _PACKED_OPTIONS = {
     "max_rows_per_page": _PAGE_ROWS,
     "write_page_checksum": True,
 }
-
-#: Values to keep by column.
-Where = Mapping[str, "str | float | bool | Collection[str | float | bool]"]
 
 
 @dataclass(frozen=True)
@@ -198,7 +195,7 @@ def cells_in(path: Path) -> list[FinishedCell]:
     return cells
 
 
-def read_rows(folder: str | Path, where: Where | None = None) -> pd.DataFrame:
+def read_rows(folder: str | Path, where: Mapping[str, Any] | None = None) -> pd.DataFrame:
     """Returns the rows of all finished cells of a study, such as ``results/bench``.
 
     `where` names values to keep by column, ``{"metric": ["f1"], "dataset": "benzene"}``.

@@ -68,7 +68,14 @@ def run_study(
             if last is None or last[0] != key:
                 last = key, study.task(cell.dataset, cell.seed)
             model = last[1].model(cell.target, Path(targets_folder), device_of(device))
-            text = _measure(study, Job(cell, last[1], model, folder))
+            job = Job(cell, last[1], model, folder)
+            blocks = list(study.measure(job))
+            write_rows(folder.file("rows", cell.key), cell, blocks, facts=job.facts)
+            folder.file("failed", cell.key).unlink(missing_ok=True)
+            text = "measured"
+            if job.facts:  # something was explained
+                num, each = job.positions.numel(), 1000 * job.explain_seconds_per_graph
+                text = f"{num} graphs, fit {job.fit_seconds:.1f} s, {each:.2f} ms per graph"
             text = f"{text}, {time.perf_counter() - started:.1f} s in all"
         except Exception as error:
             about = {
@@ -85,13 +92,3 @@ def run_study(
             say(f"[{number}/{len(todo)}] {cell}: {text}")
     done = tuple(cell for cell in cells if cell.key in finished)
     return RunReport(tuple(cells), done, tuple(failed))
-
-
-def _measure(study: Study, job: Job) -> str:
-    blocks = list(study.measure(job))
-    write_rows(job.folder.file("rows", job.cell.key), job.cell, blocks, facts=job.facts)
-    job.folder.file("failed", job.cell.key).unlink(missing_ok=True)
-    if not job.facts:  # nothing was explained
-        return "measured"
-    num, each = job.positions.numel(), 1000 * job.explain_seconds_per_graph
-    return f"{num} graphs, fit {job.fit_seconds:.1f} s, {each:.2f} ms per graph"

@@ -139,7 +139,8 @@ def _train_one(
         "dataset": dataset.name,
         "title": dataset.title,
         "is_stand_in": dataset.is_stand_in,
-        **_origin(dataset),
+        "data": dict(dataset.files),
+        "split": dataset.split,
         "sizes": {part: len(getattr(dataset, part)) for part in PARTS},
         "target": target,
         "settings": dict(model.settings) if TARGETS[target].is_ours else sizes,
@@ -172,8 +173,8 @@ def load_target(
         manifest = json.loads(path.with_suffix(".json").read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:
         raise StoreError(f"Cannot read the manifest of {path}: {error}") from error
-    expected = {} if dataset is None else _origin(dataset)
-    if changed := [name for name, value in expected.items() if manifest.get(name) != value]:
+    now = {} if dataset is None else {"data": dict(dataset.files), "split": dataset.split}
+    if changed := [name for name, value in now.items() if manifest.get(name) != value]:
         raise StoreError(
             f"{path} was trained with another {' and '.join(changed)} and may have seen the test "
             "graphs. Delete it and train again, or name another folder."
@@ -215,7 +216,3 @@ def read_target(
             f"{dataset.name} --target {target} --out {folder}`, or name another --targets-folder."
         )
     return load_target(path, dataset, device=device).model
-
-
-def _origin(dataset: MoleculeDataset) -> dict[str, Any]:
-    return {"data": dict(dataset.files), "split": dataset.split}

@@ -36,8 +36,6 @@ TUNING_FOLDER = Path("results/tuning")
 REMOVALS = ("em", "nc")
 _CHUNK_EDGES = {"cuda": 2_000_000, "cpu": 400_000}  # directed edges times copies in one call
 
-Candidates = Mapping[str, Sequence[Mapping[str, Any]]]
-
 
 @dataclass(frozen=True)
 class Tuning(Study):
@@ -51,14 +49,12 @@ class Tuning(Study):
     title = "Settings of explainers, chosen without truth"
     part = "valid"
 
-    space: Candidates  # by explainer, see `read_search`
+    space: Mapping[str, Sequence[Mapping[str, Any]]]  # candidates by explainer, see `read_search`
     num_graphs: int = 200  # validation graphs that are explained
-    num_draws: int = 8  # noise draws of removal "nc"
 
     def variants(self, task: Task, target: str) -> Iterable[Variant]:
-        given = {"num_graphs": self.num_graphs, "num_draws": self.num_draws}
-        usual = {"num_graphs": Tuning.num_graphs, "num_draws": Tuning.num_draws}
-        extra = without_defaults(given, usual)
+        usual = {"num_graphs": Tuning.num_graphs}
+        extra = without_defaults({"num_graphs": self.num_graphs}, usual)
         for name, candidates in self.space.items():
             for settings in candidates:
                 trial = json.dumps(dict(settings))
@@ -66,7 +62,7 @@ class Tuning(Study):
 
     def measure(self, job: Job) -> Iterator[Block]:
         batch = self._graphs(job)
-        given: dict[str, Any] = {"num_draws": self.num_draws}
+        given: dict[str, Any] = {"num_draws": 8}  # of removal "nc"
         try:
             explainer, started = job.explainer, time.perf_counter()
             out, target = explainer.explain(batch, seed=job.seed), explainer.target

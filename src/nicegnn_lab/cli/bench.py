@@ -164,7 +164,6 @@ def pack(
 
     \b
     nicegnn lab pack
-    nicegnn lab pack results/bench
     """
     from nicegnn_lab.bench.rows import cells_in, pack_all
 

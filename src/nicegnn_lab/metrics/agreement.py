@@ -3,9 +3,7 @@ r"""Agreement with known true explanations: metrics of each graph, and protocols
 A protocol chooses graphs, edges or bonds, and the truth. ``paper`` follows the paper's tables:
 directed edges, label-1 graphs with a truth, and of several alternatives the one that the selection
 covers best. ``strict`` is ours: bonds, the union of the alternatives, and only graphs that the
-target classifies correctly.
-
-The paper does not say how it treats alternatives; ``docs/readings.md`` tells how we know.
+target classifies correctly. ``docs/readings.md`` tells how we know what the paper does.
 """
 
 from __future__ import annotations

@@ -47,9 +47,8 @@ def scale_profile(
 
     .. math:: S^{(l)}(G) = \tfrac1{|E|} \sum_e \|m_e^{(l)}\|_2^2 \qquad \text{(Eq. 2)}
 
-    Args:
-        gate: one gate per directed edge, ``[E]``.
-        exchange: real edges, ``background.sample``, to measure exchange with beside EM and NC.
+    The gate is one per directed edge, ``[E]``. Exchange with real edges, ``background.sample``, is
+    measured beside EM and NC if they are given.
     """
     target = Target(model, mode="regression").private()  # the output itself is not read
     case = make_case(to_batch(graphs).to(target.device))

@@ -9,13 +9,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import softplus
 
-from nicegnn.explain.score_explainer import (
-    Count,
-    NotNegative,
-    Positive,
-    ScoreConfig,
-    ScoreExplainer,
-)
+from nicegnn.config import Count, NotNegative, Positive
+from nicegnn.explain.score_explainer import ScoreConfig, ScoreExplainer
 from nicegnn.intervention.intervene import Site
 from nicegnn.intervention.query import Query
 from nicegnn.optimisation import descend

@@ -54,9 +54,8 @@ class MechanismStudy(Study):
     def measure(self, job: Job) -> Iterator[Block]:
         """Yields rows of each correctly classified graph of label 1 with a truth (Appendix G).
 
-        Gates are 1 on the bonds of one true alternative (GT), or on as many random bonds of the
-        graph (Rand), and 0 elsewhere. Values are means over draws and random configurations, then
-        over the alternatives of a graph.
+        Gates are 1 on the bonds of one true alternative (GT), or on as many random ones (Rand).
+        Values are means over draws and random configurations, then over a graph's alternatives.
         """
         positions, confidence = right_positions(job)
         anchor: Anchor = job.cell.variant.extra.get("anchor", "propagated")

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -211,9 +212,7 @@ def of_bonds(
         number = torch.cat([graph.copies for graph in graphs])
         yield Block("copies", number.double(), graph=place, setting="")
 
-    def judged(setting: str, score: Tensor) -> Block:
-        return _judged(setting, score, bonds, truth, seed)
-
+    judged = partial(_judged, bonds=bonds, truth=truth, seed=seed)
     for setting, nice in damages(model, train, background, seed).items():
         out = nice.explain(graphs, target=1, atoms=setting == "exchange").to("cpu")
         yield judged(setting, out.bond_loss)
@@ -239,14 +238,12 @@ def damages(
     usual = NICEConfig(seed=seed)
     clean = usual.with_(anchor="clean")
     noise = {"attribution__num_draws": _DRAWS, "mechanism": "nc"}
-    messages = background.messages
-    mean = Prototypes(messages.means, messages.means, messages.names, 1)
 
     kinds = {
         "zero": NICE(model, usual.with_(mechanism="em")),
         "noise": NICE(model, usual.with_(**noise)),
         "noise, clean": NICE(model, clean.with_(**noise)),
-        "mean": NICE(model, usual, mechanism=Exchange(mean)),
+        "mean": NICE(model, usual, mechanism=_mean_message(background)),
         "exchange": NICE(model, usual, background=background),
         "exchange, clean": NICE(model, clean, background=background),
         "exchange, own": NICE(model, usual),
@@ -256,6 +253,11 @@ def damages(
         settings = usual.with_(num_prototypes=number)
         kinds[f"exchange, {number}"] = NICE(model, settings, background=few)
     return kinds
+
+
+def _mean_message(background: Background) -> Exchange:
+    means = background.messages.means
+    return Exchange(Prototypes(means, means, background.messages.names, 1))
 
 
 @torch.no_grad()
@@ -282,13 +284,12 @@ def made(
     """Yields the share of graphs of label 0 that random damage turns into label 1."""
     if not graphs:
         return
-    target, messages = Target(model), background.messages
-    mean = Prototypes(messages.means, messages.means, messages.names, 1)
+    target = Target(model)
     kinds: dict[str, Mechanism] = {
         "zero": ElementMask(),
         "noise": NoiseCorruption(),
         "noise, clean": NoiseCorruption(anchor="clean"),
-        "mean": Exchange(mean),
+        "mean": _mean_message(background),
         "exchange": Exchange(background.sample, each="edge", seed=seed),
     }
     batch = to_batch(graphs).to(target.device)

@@ -43,13 +43,10 @@ class Sources:
 
     def older(self, names: Iterable[str]) -> list[str]:
         """Returns a note on rows that an older version measured, if there are any."""
-        versions: dict[str, set[int]] = {}
-        for name in names:
-            for what, then in older_rows(self.folder(name)).items():
-                versions.setdefault(what, set()).update(then)
+        older = [pair for name in names for pair in older_rows(self.folder(name)).items()]
         outdated = ", ".join(
             f"{what} ({', '.join(map(str, sorted(then)))}; now {version_of(what)})"
-            for what, then in sorted(versions.items())
+            for what, then in sorted(older)
         )
         return [f"Measured by an older version: {outdated}."] if outdated else []
 

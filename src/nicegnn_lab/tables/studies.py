@@ -167,11 +167,8 @@ def ablation_table(studies: str | Path) -> list[Table]:
 def _cells(
     rows: pd.DataFrame, columns: Sequence[str], values: Callable[[pd.DataFrame, str, str], Any]
 ) -> list[str]:
-    texts = []
-    for name in columns:
-        metric, _, protocol = name.partition(" ")
-        texts.append(mean_and_std(values(rows, metric, protocol), HEADINGS[name][1]))
-    return texts
+    words = [(*name.partition(" "), HEADINGS[name][1]) for name in columns]
+    return [mean_and_std(values(rows, word, way), digits) for word, _, way, digits in words]
 
 
 def sensitivity_table(studies: str | Path) -> list[Table]:

@@ -54,15 +54,9 @@ def with_halves(rows: pd.DataFrame) -> pd.DataFrame:
     valid = rows[rows["metric"] == "valid_accuracy"].set_index(_TARGET)["value"]
     learned = valid[valid >= LOWEST_ACCURACY].index
     rows = rows[[key in learned for key in zip(rows["dataset"], rows["target"], strict=True)]]
-    half = rows["dataset"].map(lambda name: half_of(str(name)))
+    half_of = {rule: "put aside" if is_put_aside(rule) else "open" for rule in RULES}
+    half = rows["dataset"].map(half_of).fillna("benchmarks")
     return rows.assign(half=half.where(~rows["target"].isin(list(EMBEDDED)), "another recipe"))
-
-
-def half_of(dataset: str) -> str:
-    """Returns whether a task is ``open``, ``put aside`` or one of the ``benchmarks``."""
-    if dataset not in RULES:
-        return "benchmarks"
-    return "put aside" if is_put_aside(dataset) else "open"
 
 
 def _targets(rows: pd.DataFrame) -> Table:
