@@ -59,7 +59,6 @@ class Job:
 
     @property
     def graphs(self) -> MoleculeDataset:
-        """The part of the dataset that is explained."""
         return self.molecules.part(self.part)
 
     @cached_property

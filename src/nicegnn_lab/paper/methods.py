@@ -21,7 +21,6 @@ class Method:
 
     @property
     def is_as_published(self) -> bool:
-        """Whether the mechanism is the explainer's own."""
         return self.mechanism == own_mechanism(self.explainer, self.mechanism)
 
     @property

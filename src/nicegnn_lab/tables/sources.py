@@ -22,8 +22,6 @@ Made = TypeVar("Made")
 
 @dataclass(frozen=True)
 class Sources:
-    """Where rows lie."""
-
     rows: Path = Path("results/bench")  # folder of the benchmark (`nicegnn lab bench`)
     studies: Path = Path("results/studies")  # folder of all studies (`nicegnn lab experiment`)
 
