@@ -13,7 +13,7 @@ import nicegnn_lab
 
 PRODUCT, LABORATORY = (Path(one.__path__[0]) for one in (nicegnn, nicegnn_lab))
 #: Files of the root of the product, which all share.
-SHARED = (*("errors", "plugins", "config", "seeding", "progress", "store", "optimisation"),)
+SHARED = (*("errors", "config", "seeding", "progress", "store", "optimisation"),)
 #: Packages in their order: each imports from those before it alone.
 FLOW = {
     "nicegnn": (

@@ -10,11 +10,10 @@ from pathlib import Path
 
 import pytest
 
-from nicegnn import plugins
 from nicegnn.cli.main import main
 from nicegnn.errors import ConfigError
-from nicegnn.explain.registry import EXPLAINERS
-from nicegnn.plugins import load_plugins
+from nicegnn.explain import registry
+from nicegnn.explain.registry import EXPLAINERS, load_plugins
 from tests.lab.own_names import names_restored
 
 GOOD = """
@@ -97,14 +96,16 @@ def test_installed_packages_are_found_and_a_broken_one_stops_nothing(
     write(tmp_path, GOOD, "dice_package.py")
     write(tmp_path, "import nosuchthing", "broken_package.py")
     monkeypatch.syspath_prepend(tmp_path)
-    entries = [EntryPoint(name, name, plugins.GROUP) for name in ("broken_package", "dice_package")]
-    monkeypatch.setattr(plugins, "entry_points", lambda group: entries)
-    plugins._load_installed.cache_clear()
+    entries = [
+        EntryPoint(name, name, "nicegnn.plugins") for name in ("broken_package", "dice_package")
+    ]
+    monkeypatch.setattr(registry, "entry_points", lambda group: entries)
+    registry._load_installed.cache_clear()
     try:
         with caplog.at_level(logging.WARNING):
             load_plugins()
     finally:
-        plugins._load_installed.cache_clear()
+        registry._load_installed.cache_clear()
         sys.modules.pop("dice_package", None)
     assert EXPLAINERS["dice"].where == "dice_package:Dice"
     assert "The plugin broken_package of broken_package is left out" in caplog.text

@@ -16,8 +16,7 @@ from typer.testing import CliRunner
 
 import nicegnn
 from nicegnn.cli.main import app
-from nicegnn.explain.registry import Entry
-from nicegnn.plugins import load_plugins
+from nicegnn.explain.registry import Entry, load_plugins
 from nicegnn_lab.studies import STUDIES
 from nicegnn_lab.tables.registry import TABLES
 from tests.lab.own_names import names_restored

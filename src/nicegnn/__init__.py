@@ -7,31 +7,29 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from nicegnn.config import AttributionConfig as AttributionConfig
-    from nicegnn.config import BoundaryConfig as BoundaryConfig
-    from nicegnn.config import NICEConfig as NICEConfig
-    from nicegnn.explain.explainer import Explainer as Explainer
-    from nicegnn.explain.explanation import Explanation as Explanation
-    from nicegnn.explain.nice import NICE as NICE
-    from nicegnn.explain.pyg_adapter import NICEAlgorithm as NICEAlgorithm
-    from nicegnn.explain.registry import get_explainer as get_explainer
-    from nicegnn.explain.registry import list_explainers as list_explainers
-    from nicegnn.explain.registry import register_explainer as register_explainer
-    from nicegnn.explain.trust import Flag as Flag
-    from nicegnn.explain.trust import Status as Status
-    from nicegnn.explain.trust import Trust as Trust
-    from nicegnn.intervention.intervene import InterventionReport as InterventionReport
-    from nicegnn.intervention.intervene import Mechanism as Mechanism
-    from nicegnn.intervention.intervene import Site as Site
-    from nicegnn.intervention.intervene import intervene as intervene
-    from nicegnn.intervention.mechanisms import ElementMask as ElementMask
-    from nicegnn.intervention.mechanisms import NoiseCorruption as NoiseCorruption
-    from nicegnn.plugins import load_plugins as load_plugins
-    from nicegnn.pretrained import Pretrained as Pretrained
-    from nicegnn.student.teaching import TeachConfig as TeachConfig
-    from nicegnn.student.teaching import TeachReport as TeachReport
+    from nicegnn.config import AttributionConfig, BoundaryConfig, NICEConfig
+    from nicegnn.explain.explainer import Explainer
+    from nicegnn.explain.explanation import Explanation
+    from nicegnn.explain.nice import NICE
+    from nicegnn.explain.pyg_adapter import NICEAlgorithm
+    from nicegnn.explain.registry import (
+        get_explainer,
+        list_explainers,
+        load_plugins,
+        register_explainer,
+    )
+    from nicegnn.explain.trust import Flag, Status, Trust
+    from nicegnn.intervention.intervene import InterventionReport, Mechanism, Site, intervene
+    from nicegnn.intervention.mechanisms import ElementMask, NoiseCorruption
+    from nicegnn.pretrained import Pretrained
+    from nicegnn.student.teaching import TeachConfig, TeachReport
 
 __version__ = "0.2.0"
+__all__ = ["NICE", "AttributionConfig", "BoundaryConfig", "ElementMask", "Explainer"]
+__all__ += ["Explanation", "Flag", "InterventionReport", "Mechanism", "NICEAlgorithm", "NICEConfig"]
+__all__ += ["NoiseCorruption", "Pretrained", "Site", "Status", "TeachConfig", "TeachReport"]
+__all__ += ["Trust", "get_explainer", "intervene", "list_explainers", "load_plugins"]
+__all__ += ["register_explainer"]
 
 #: Public names by module, the same as above.
 _HOMES = {
@@ -40,15 +38,15 @@ _HOMES = {
     "nicegnn.explain.explanation": ("Explanation",),
     "nicegnn.explain.nice": ("NICE",),
     "nicegnn.explain.pyg_adapter": ("NICEAlgorithm",),
+    "nicegnn.explain.registry": (
+        *("get_explainer", "list_explainers", "load_plugins", "register_explainer"),
+    ),
     "nicegnn.explain.trust": ("Flag", "Status", "Trust"),
     "nicegnn.intervention.intervene": ("InterventionReport", "Mechanism", "Site", "intervene"),
     "nicegnn.intervention.mechanisms": ("ElementMask", "NoiseCorruption"),
-    "nicegnn.plugins": ("load_plugins",),
     "nicegnn.pretrained": ("Pretrained",),
-    "nicegnn.explain.registry": ("get_explainer", "list_explainers", "register_explainer"),
     "nicegnn.student.teaching": ("TeachConfig", "TeachReport"),
 }
-__all__ = sorted(name for names in _HOMES.values() for name in names)
 
 if not TYPE_CHECKING:  # with it a type checker would accept any name
 
@@ -58,8 +56,7 @@ if not TYPE_CHECKING:  # with it a type checker would accept any name
             if name in names:
                 globals()[name] = getattr(import_module(home), name)
                 return globals()[name]
-        inner = [import_module(home) for home in _HOMES if home.split(".")[1] == name]
-        if inner:
+        if [import_module(home) for home in _HOMES if home.split(".")[1] == name]:
             return import_module(f"{__name__}.{name}")
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 

@@ -19,9 +19,7 @@ Positive = Annotated[float, "be a positive number", lambda v: v > 0]
 NotNegative = Annotated[float, "be at least 0", lambda v: v >= 0]
 Fraction = Annotated[float, "lie between 0 and 1", lambda v: 0 < v < 1]
 
-AttributionPath = Literal["bond", "joint"]
 Quadrature = Literal["gauss", "gauss-linear", "riemann"]
-Damage = Literal["exchange", "nc", "em"]
 Anchor = Literal["propagated", "clean"]
 
 
@@ -32,14 +30,9 @@ class Settings:
     A field whose type is a ``Literal`` takes only its words, a ``bool`` field only True or False, a
     number such as `Count` only what it says; a list becomes a tuple where that is the type.
 
-    Example:
-        >>> @dataclass(frozen=True)
-        ... class Walk(Settings):
-        ...     pace: Literal["slow", "fast"] = "slow"  # how fast
-        ...     steps: Count = 10  # how far
-        >>> Walk().with_(steps=0)
-        Traceback (most recent call last):
-        nicegnn.errors.ConfigError: `steps` must be a whole number of at least 1 (got 0).
+    >>> BoundaryConfig(steps=0)
+    Traceback (most recent call last):
+    nicegnn.errors.ConfigError: `steps` must be a whole number of at least 1 (got 0).
     """
 
     def __post_init__(self) -> None:
@@ -57,12 +50,7 @@ class Settings:
                 check_number(name, value, hint, " or be None" if is_optional else "")
 
     def with_(self, **changes: Any) -> Self:
-        """Returns a changed copy; ``boundary__steps=...`` changes ``steps`` of ``boundary``.
-
-        Example:
-            >>> NICEConfig.paper().with_(seed=1, boundary__steps=50).boundary.steps
-            50
-        """
+        """Returns a changed copy; ``boundary__steps=...`` changes ``steps`` of ``boundary``."""
         plain: dict[str, Any] = {}
         for key, value in changes.items():
             part, _, name = key.partition("__")
@@ -80,20 +68,19 @@ class Settings:
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> Self:
         """Builds settings from plain values; missing names keep defaults, unknown names raise."""
-        values = dict(values)
+        values, parts = dict(values), _parts(cls)
         _check_names(cls, values)
-        for part, kind in _parts(cls).items():
-            if part in values:
-                if not isinstance(values[part], Mapping):
-                    raise ConfigError(f"`{part}` must be a table (got {values[part]!r}).")
-                values[part] = kind.from_dict(values[part])
+        for part in (name for name in parts if name in values):
+            if not isinstance(values[part], Mapping):
+                raise ConfigError(f"`{part}` must be a table (got {values[part]!r}).")
+            values[part] = parts[part].from_dict(values[part])
         return cls(**values)
 
     def to_toml(self) -> str:
         """Returns the settings as TOML text, without those that are None, which TOML cannot say."""
         plain = {key: value for key, value in self.to_dict().items() if value is not None}
-        tables = {key: value for key, value in plain.items() if isinstance(value, dict)}
-        lines = [f"{k} = {json.dumps(v)}" for k, v in plain.items() if k not in tables]
+        tables = {key: plain.pop(key) for key in list(plain) if isinstance(plain[key], dict)}
+        lines = [f"{k} = {json.dumps(v)}" for k, v in plain.items()]
         for name, table in tables.items():
             lines += ["", f"[{name}]", *(f"{k} = {json.dumps(v)}" for k, v in table.items())]
         return "\n".join(lines) + "\n"
@@ -120,11 +107,7 @@ class ExplainerConfig(Settings):
 
 @dataclass(frozen=True)
 class BoundaryConfig(Settings):
-    """How the paper's stochastic restoration boundary (SRB) is fitted.
-
-    Gates of bonds minimise the risk, in nats, plus `penalty` times the mean gate. The paper gives
-    the first four.
-    """
+    """How the paper's stochastic restoration boundary (SRB) is fitted; it gives the first four."""
 
     num_draws: Count = 16  # N, draws in each step of a fit, and to judge it
     beta: NotNegative = 0.1  # weight of the spread over draws in the risk, also along the path
@@ -138,14 +121,13 @@ class BoundaryConfig(Settings):
 
 @dataclass(frozen=True)
 class AttributionConfig(Settings):
-    """How bonds are attributed: one by one, or by Boundary-Integrated Gradient (BIG).
+    """How bonds are attributed: each is damaged alone, or all move together.
 
-    ``path="bond"`` damages each bond alone while all others stay clean: its score is what the
-    prediction loses. ``path="joint"`` is the paper's: all bonds move together from corruption to
-    the fitted boundary, with new draws at each of `num_nodes` nodes.
+    ``path="joint"`` is the paper's: from corruption to the fitted boundary, with new draws at each
+    of `num_nodes` nodes (Boundary-Integrated Gradient, BIG).
     """
 
-    path: AttributionPath = "bond"  # "bond" (one by one) or "joint" (paper)
+    path: Literal["bond", "joint"] = "bond"  # "bond" (one by one) or "joint" (paper)
     num_draws: Count = 4  # M, draws of each bond, or at each node, where damage is random
     num_nodes: Count = 8  # T, nodes of the path ("joint" only)
     quadrature: Quadrature = "gauss"  # rule of the path, see `path_nodes`; "riemann" (paper)
@@ -153,16 +135,11 @@ class AttributionConfig(Settings):
 
 @dataclass(frozen=True)
 class NICEConfig(ExplainerConfig):
-    """All settings of NICE.
-
-    ``NICEConfig()`` is our default: each bond says what other real bonds say, and the mean loss of
-    the prediction is its score. Nothing is fitted or drawn at random. ``paper()`` is the paper's
-    method.
-    """
+    """All settings of NICE: the default, where nothing is fitted or random, and `paper`."""
 
     boundary: BoundaryConfig = field(default_factory=BoundaryConfig)
     attribution: AttributionConfig = field(default_factory=AttributionConfig)
-    mechanism: Damage = "exchange"  # "exchange", "nc" noise corruption, "em" element-wise masking
+    mechanism: Literal["exchange", "nc", "em"] = "exchange"  # nc: noise, em: masking
     anchor: Anchor = "propagated"  # damaged message: of the "clean" pass (paper), or "propagated"
     num_prototypes: Count = 8  # K, real edges that damaged ones are exchanged with, one by one
 
@@ -172,8 +149,7 @@ class NICEConfig(ExplainerConfig):
 
         The paper contradicts itself about which message is damaged: its notation, proposition,
         proof and figures use the clean one, its Section 3 lets damaged messages propagate.
-        ``anchor`` chooses; `docs/method.md` compares both with the paper's numbers, and says what
-        the paper gives and what we had to choose.
+        ``anchor`` chooses; `docs/method.md` compares both.
         """
         path = AttributionConfig("joint", num_draws=16, num_nodes=16, quadrature="riemann")
         return cls(attribution=path, mechanism="nc", anchor=anchor)
@@ -200,8 +176,7 @@ def check_number(name: str, value: Any, kind: Any, more: str = "") -> None:
 
 
 @cache
-def _hints(kind: type) -> dict[str, Any]:
-    """Returns the types of the fields of a settings class."""
+def _hints(kind: Any) -> dict[str, Any]:
     return get_type_hints(kind, include_extras=True)
 
 
@@ -213,6 +188,5 @@ def _parts(kind: Any) -> dict[str, type[Settings]]:
 
 def _check_names(kind: type[Settings], values: Mapping[str, Any]) -> None:
     names = [one.name for one in fields(kind)]
-    unknown = sorted(set(values) - set(names))
-    if unknown:
+    if unknown := sorted(set(values) - set(names)):
         raise ConfigError(f"Unknown setting(s) {unknown} of {kind.__name__}; use one of {names}.")

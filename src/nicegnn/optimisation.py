@@ -24,12 +24,7 @@ def run_steps(
     progress: bool,
     is_over: Callable[[Sequence[Mapping[str, Any]]], bool] = lambda history: False,
 ) -> History:
-    """Takes all steps and returns the numbers that each reported.
-
-    Args:
-        step: takes the number of a step, changes a network and reports numbers or tensors.
-        is_over: takes what all steps so far reported, before each step; whether none is to follow.
-    """
+    """Takes steps by their numbers, until `is_over`, and returns what each reported."""
     history: list[Mapping[str, float | Tensor]] = []
     note = ""
     with progress_bar(title, num_steps, shown=progress) as advance:
@@ -38,8 +33,7 @@ def run_steps(
                 break
             history.append(step(number))
             if progress and (number + 1) % _READ_EVERY == 0:
-                last = history[-1].items()
-                note = ", ".join(f"{key} {float(value):.3f}" for key, value in last)
+                note = ", ".join(f"{key} {float(v):.3f}" for key, v in history[-1].items())
             advance(number + 1, note)
     return [{key: float(value) for key, value in one.items()} for one in history]
 
@@ -47,11 +41,10 @@ def run_steps(
 def batch_of_step(num_graphs: int, batch_size: int, seed: int, step: int) -> Tensor:
     """Returns the graphs of one step, ``[B]``; an epoch visits each once, in a new order."""
     size = min(batch_size, num_graphs)
-    per_epoch = num_graphs // size
-    generator = torch.Generator().manual_seed(mix(seed, "epoch", step // per_epoch))
+    epoch, place = divmod(step, num_graphs // size)
+    generator = torch.Generator().manual_seed(mix(seed, "epoch", epoch))
     order = torch.randperm(num_graphs, generator=generator)
-    first = (step % per_epoch) * size
-    return order[first : first + size]
+    return order[place * size : (place + 1) * size]
 
 
 def descend(loss: Tensor, parameters: list[nn.Parameter], optimiser: torch.optim.Optimizer) -> None:

@@ -6,55 +6,33 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from datetime import timedelta
 
-EVERY = 30.0  # seconds between lines where there is no terminal
-
-Advance = Callable[[float, str], None]  # what is done, and a note
+_EVERY = 30.0  # seconds between lines where there is no terminal
 
 
 @contextmanager
-def progress_bar(title: str, total: int, *, shown: bool) -> Iterator[Advance]:
-    """Yields ``advance(done, note)``, which moves a bar on stderr, or does nothing.
-
-    Where stderr is no terminal, as on a cluster, it writes a line from time to time.
-    """
+def progress_bar(title: str, total: int, *, shown: bool) -> Iterator[Callable[[float, str], None]]:
+    """Yields ``advance(done, note)``: a bar on stderr, or lines where that is no terminal."""
     if not shown:
         yield lambda done, note: None
         return
+    from rich import progress as rich
     from rich.console import Console
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
-    from rich.progress import TimeRemainingColumn as Remaining
 
     console = Console(stderr=True)
-    if not console.is_terminal:
-        yield _lines(title, total)
+    if console.is_terminal:
+        left, right = rich.TextColumn("{task.description}"), rich.TextColumn("{task.fields[note]}")
+        counts = rich.BarColumn(), rich.MofNCompleteColumn(), rich.TimeRemainingColumn()
+        with rich.Progress(left, *counts, right, console=console) as bars:
+            task = bars.add_task(title, total=total, note="")
+            yield lambda done, note: bars.update(task, completed=done, note=note)
         return
-    columns = (
-        TextColumn("{task.description}"),
-        BarColumn(),
-        MofNCompleteColumn(),
-        Remaining(),
-        TextColumn("{task.fields[note]}"),
-    )
-    with Progress(*columns, console=console) as bars:
-        task = bars.add_task(title, total=total, note="")
-        yield lambda done, note: bars.update(task, completed=done, note=note)
-
-
-def _lines(title: str, total: int) -> Advance:
-    """Returns an ``advance`` that writes lines, with the time left."""
-    start, last, first = time.monotonic(), time.monotonic(), 0.0
+    last = time.monotonic()
 
     def advance(done: float, note: str) -> None:
-        nonlocal last, first
-        now = time.monotonic()
-        first = first or done  # what an earlier run had done comes with the first call
-        if now - last < EVERY and done < total:
-            return
-        last = now
-        left = (now - start) * (total - done) / (done - first) if done > first else None
-        ahead = "" if left is None else f", {timedelta(seconds=round(left))} left"
-        print(f"{title}: {done:.0f} of {total} {note}{ahead}", file=sys.stderr, flush=True)
+        nonlocal last
+        if time.monotonic() - last >= _EVERY or done >= total:
+            last = time.monotonic()
+            print(f"{title}: {done:.0f} of {total} {note}", file=sys.stderr, flush=True)
 
-    return advance
+    yield advance

@@ -27,25 +27,27 @@ def normal_rows(seed: int, draw: Tensor, slot: Tensor, width: int) -> Tensor:
     Every pair of numbers is hashed from its address and is the same, up to rounding, on every
     device: 16 bits of a word are its radius, 16 its angle (Box-Muller); float32.
     """
-    low, high = seed_words(seed)
-    row = _scramble(draw.to(torch.int32).mul_(_GOLDEN).add_(low))
-    row = _scramble(row.add_(slot.to(torch.int32))).unsqueeze(1)  # [R, 1]
+    row, high = _addressed(seed, draw, slot)
     pair = torch.arange((width + 1) // 2, dtype=torch.int32, device=row.device)
-    word = _scramble(row + _scramble(pair.mul_(_GOLDEN).add_(high)))  # [R, width / 2]
+    word = _scramble(pair.mul_(_GOLDEN).add_(high))
+    word = _scramble(row.unsqueeze(1) + word)  # [R, width / 2]
     radius = (word & 0xFFFF).float().add_(0.5).mul_(2.0**-16).log_().mul_(-2).sqrt_()
     angle = word.bitwise_right_shift_(16).float().mul_(math.pi / 2**15)
     return torch.cat([angle.cos().mul_(radius), angle.sin_().mul_(radius)], dim=1)[:, :width]
 
 
 def whole_numbers(seed: int, draw: Tensor, slot: Tensor, end: int) -> Tensor:
-    """Returns a whole number from 0 to one before `end` for each draw and slot, ``[R]``.
+    """Returns a whole number from 0 to one before `end` for each draw and slot, ``[R]``."""
+    row, high = _addressed(seed, draw, slot)
+    return (_scramble(row.add_(high)) & 0x7FFFFFFF).long() % end
 
-    It is hashed from its address, the same on every device.
-    """
-    low, high = seed_words(seed)
+
+def _addressed(seed: int, draw: Tensor, slot: Tensor) -> tuple[Tensor, int]:
+    """Returns a hash of the seed's lower word, draw and slot, ``[R]``, and the upper word."""
+    words = seed & 0xFFFFFFFF, seed >> 32
+    low, high = (word - 2**32 if word >= 2**31 else word for word in words)  # as signed numbers
     row = _scramble(draw.to(torch.int32).mul_(_GOLDEN).add_(low))
-    row = _scramble(_scramble(row.add_(slot.to(torch.int32))).add_(high))
-    return (row & 0x7FFFFFFF).long() % end
+    return _scramble(row.add_(slot.to(torch.int32))), high
 
 
 def _scramble(word: Tensor) -> Tensor:
@@ -57,25 +59,11 @@ def _scramble(word: Tensor) -> Tensor:
     return word
 
 
-def seed_words(seed: int) -> tuple[int, int]:
-    """Returns the lower and the upper 32 bits of a seed as signed numbers."""
-    words = seed & 0xFFFFFFFF, seed >> 32
-    low, high = (word - 2**32 if word >= 2**31 else word for word in words)
-    return low, high
-
-
 class SeededWeights(TorchFunctionMode):
     """Lets new layers draw their weights from a seed of their own, in this thread alone.
 
-    Layers would take them from PyTorch's global generator, which all threads share; the numbers are
+    They would take them from PyTorch's global generator, which all threads share; the numbers are
     those that it gives after ``torch.manual_seed(seed)``.
-
-    Example:
-        >>> with SeededWeights(3):
-        ...     first = torch.nn.Linear(2, 2).weight
-        >>> with SeededWeights(3):
-        ...     print(torch.equal(first, torch.nn.Linear(2, 2).weight))
-        True
     """
 
     def __init__(self, seed: int) -> None:

@@ -19,24 +19,21 @@ from torch import Tensor
 from nicegnn.errors import StoreError
 
 
-def checked_path(name: str, path: Any) -> Path:
-    """Returns a path that the system can take; `name` is that of the argument."""
-    try:
+def _checked_path(path: Any) -> Path:
+    """Returns a path that the system can take."""
+    with suppress(TypeError, UnicodeError):
         if b"\0" not in os.fsencode(path):
             return Path(path)
-    except (TypeError, UnicodeError):
-        pass
-    raise StoreError(f"`{name}` must be a path (got {path!r:.60}). Pass text or a pathlib.Path.")
+    raise StoreError(f"`path` must be a path (got {path!r:.60}). Pass text or a pathlib.Path.")
 
 
 @contextmanager
 def whole_file(path: str | Path) -> Iterator[Path]:
     """Yields a temporary path that becomes `path` when the block ends well, and else is removed.
 
-    It lies in the same folder, starts with a dot and ends in ``.part``. Missing folders are made. A
-    full disk or a forbidden place is a `StoreError`.
+    Missing folders are made. A full disk or a forbidden place is a `StoreError`.
     """
-    path = checked_path("path", path)
+    path = _checked_path(path)
     if path.is_dir():
         raise StoreError(f"`path` must be a file (got the folder {path}). Add a file name.")
     temporary = path.with_name(f".{path.name}.{uuid.uuid4().hex}.part")
@@ -61,12 +58,10 @@ def write_whole(path: str | Path, write: Callable[[Path], object]) -> None:
 
 
 def write_text(path: str | Path, text: str) -> None:
-    """Writes a text file, whole or not at all."""
     write_whole(path, lambda temporary: temporary.write_text(text, encoding="utf-8"))
 
 
 def write_json(path: str | Path, content: Any) -> None:
-    """Writes JSON, whole or not at all."""
     write_text(path, json.dumps(content, indent=2) + "\n")
 
 
@@ -75,19 +70,16 @@ def save_tensors(path: str | Path, tensors: dict[str, Tensor], description: dict
     plain = {key: value.detach().cpu().contiguous().clone() for key, value in tensors.items()}
     text = json.dumps(description)
     metadata = {"nicegnn": text, "sha256": tensor_digest({**plain, text: None})}
-
-    def write(temporary: Path) -> None:
+    with whole_file(path) as temporary:
         save_file(plain, temporary, metadata=metadata)
         umask = os.umask(0)
         os.umask(umask)
         temporary.chmod(0o666 & ~umask)  # safetensors writes for the owner alone
 
-    write_whole(path, write)
-
 
 def load_tensors(path: str | Path, kind: str) -> tuple[dict[str, Tensor], dict[str, Any]]:
     """Reads tensors and description of a file of the given `kind`."""
-    path = checked_path("path", path)
+    path = _checked_path(path)
     if not path.is_file():
         raise StoreError(f"There is no file {path}; save() writes one.")
     try:
@@ -98,10 +90,8 @@ def load_tensors(path: str | Path, kind: str) -> tuple[dict[str, Tensor], dict[s
         digest = tensor_digest({**tensors, text: None})
         if metadata.get("sha256", digest) != digest:  # the stored targets have no checksum
             raise ValueError("its checksum is wrong")
-        description = json.loads(text)
-        if not isinstance(description, dict):
-            raise ValueError("its description is not a table")
-    except (SafetensorError, KeyError, ValueError, OSError) as error:
+        description = dict(json.loads(text))
+    except (SafetensorError, KeyError, TypeError, ValueError, OSError) as error:
         raise StoreError(
             f"{path} is damaged or was not written by nicegnn ({type(error).__name__}: {error}); "
             "write it again with save()."
@@ -112,38 +102,13 @@ def load_tensors(path: str | Path, kind: str) -> tuple[dict[str, Tensor], dict[s
 
 
 def check_fields(path: str | Path, content: object, wanted: Mapping[str, type]) -> dict[str, Any]:
-    """Returns what was read back as a table; fields that are missing or wrong are a `StoreError`.
-
-    >>> check_fields("run.json", {"shards": 3, "more": ""}, {"shards": int})["shards"]
-    3
-    """
+    """Returns what was read as a table; fields that are missing or wrong are a `StoreError`."""
     table = content if isinstance(content, dict) else {}
     wrong = [name for name, kind in wanted.items() if not isinstance(table.get(name), kind)]
     if wrong:
-        raise StoreError(
-            f"{path} is damaged: it lacks {', '.join(wrong[:3])}, or has another type there. Write "
-            "it again."
-        )
+        names = ", ".join(wrong[:3])
+        raise StoreError(f"{path} is damaged: it lacks {names}, or has them wrong. Write it again.")
     return table
-
-
-def check_tensors(
-    path: str | Path, tensors: Mapping[str, Tensor], wanted: Mapping[str, Tensor], whose: str
-) -> None:
-    """Raises `StoreError` unless names and shapes are those of ``wanted``, and numbers finite."""
-    for name in sorted({*wanted, *tensors}):
-        if name not in tensors or name not in wanted:
-            problem = "missing" if name not in tensors else "unknown"
-        elif wanted[name].shape != tensors[name].shape:
-            problem = "other shape"
-        elif bool(tensors[name].isfinite().all()):
-            continue
-        else:
-            problem = "not finite"
-        raise StoreError(
-            f"The weights of {path} do not fit {whose} ({problem}: {name}). Build the model with "
-            "the settings that it was trained with, or train it again."
-        )
 
 
 def tensors_below(tensors: Mapping[str, Tensor], part: str) -> dict[str, Tensor]:

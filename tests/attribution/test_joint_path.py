@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any
+from typing import Any, get_args
 
 import pytest
 import torch
@@ -11,7 +11,8 @@ from torch import Tensor
 from torch_geometric.data import Data
 
 from nicegnn import ElementMask, NICEConfig, NoiseCorruption
-from nicegnn.attribution.joint_path import QUADRATURES, boundary_integrated_gradient, path_nodes
+from nicegnn.attribution.joint_path import boundary_integrated_gradient, path_nodes
+from nicegnn.config import Quadrature
 from nicegnn.errors import ConfigError
 from nicegnn.graph.batch import to_batch
 from nicegnn.graph.case import make_case
@@ -31,7 +32,7 @@ def integral(rule: str, num: int, function) -> float:
 
 
 @pytest.mark.parametrize("num", NUMBERS)
-@pytest.mark.parametrize("rule", QUADRATURES)
+@pytest.mark.parametrize("rule", get_args(Quadrature))
 def test_weights_sum_to_one(rule, num):
     """So that a constant integrand is integrated exactly, whatever the number of nodes."""
     _, w = path_nodes(rule, num)

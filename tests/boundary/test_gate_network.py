@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 import torch
 
-from nicegnn.boundary import gates
-from nicegnn.boundary.gates import GateNetwork, bond_representation
+from nicegnn.boundary import srb
+from nicegnn.boundary.srb import GateNetwork, bond_representation
 from nicegnn.config import BoundaryConfig
 from nicegnn.errors import GraphError
 from nicegnn.graph.batch import to_batch
@@ -39,7 +39,7 @@ def logits_of(monkeypatch: Any, rows: list[list[float]], start: float = 0.5) -> 
         net.first.weight.fill_(1.0)
         net.first.bias.fill_(0.0)
         net.last.weight.fill_(2.0)
-    monkeypatch.setattr(gates, "bond_representation", lambda _: torch.tensor(rows))
+    monkeypatch.setattr(srb, "bond_representation", lambda _: torch.tensor(rows))
     return list(net(two_graphs()).tolist())
 
 

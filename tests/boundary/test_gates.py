@@ -7,7 +7,7 @@ import math
 import pytest
 import torch
 
-from nicegnn.boundary.gates import restoration_risk, risk_slope, sampled_risk, srb_loss
+from nicegnn.boundary.srb import restoration_risk, risk_slope, sampled_risk, srb_loss
 from nicegnn.config import BoundaryConfig
 from tests.boundary.small_models import Halves, two_paths
 

@@ -20,7 +20,7 @@ from tests.screening.small_screen import labelled_csv, write_csv
 PLUGIN = """
 import torch
 from nicegnn import register_explainer
-from nicegnn.explain.score_explainer import ScoreExplainer
+from nicegnn.explain.explainer import ScoreExplainer
 
 @register_explainer("Bonds at atoms with few neighbours.", cost="none")
 class Lonely(ScoreExplainer):
@@ -91,7 +91,7 @@ def test_file_to_folder_and_summary(call: Call, tmp_path: Path) -> None:
     assert "2 of 2 molecules explained." in out
     assert not (tmp_path / "one" / "gallery.html").exists()
     told = json.loads((tmp_path / "one" / "run.json").read_text())
-    assert told["settings"]["output"]["substructures"] == ["alcohol"]
+    assert told["settings"]["output"]["substructure"] == ["alcohol"]
     code, out, _ = call("summary", "one", "--min-molecules", "1")
     assert code == 0
     assert "benzene ring, benzene ring: 1 molecules" in out

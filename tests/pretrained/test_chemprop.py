@@ -14,7 +14,7 @@ from typer.testing import CliRunner
 from nicegnn import NICE
 from nicegnn.cli.main import app
 from nicegnn.errors import ConfigError, StoreError
-from nicegnn.pretrained.chemprop import find_checkpoints, load_chemprop, training_file
+from nicegnn.pretrained.chemprop import load_chemprop
 from nicegnn.target.chemprop import ChempropModel
 from tests.target.chemprop_models import SMILES, make_mpnn, parts
 
@@ -43,7 +43,6 @@ def saved(tmp_path: Path) -> Path:
     save_model(
         tmp_path / "run/model_0/best.pt", make_mpnn(words={"n_tasks": 2}), ["first", "second"]
     )
-    (tmp_path / "run/config.toml").write_text("accelerator = cpu\ndata-path = [train.csv]\n")
     (tmp_path / "train.csv").write_text("\n".join(["smiles,first", *(f"{s},1" for s in SMILES)]))
     return tmp_path / "run"
 
@@ -105,7 +104,7 @@ def test_other_files_and_columns_are_refused_by_name(saved: Path, tmp_path: Path
     with pytest.raises(StoreError, match="Chemprop v2"):
         load_chemprop(tmp_path / "text.pt")
     with pytest.raises(ConfigError, match="no folder"):
-        find_checkpoints(tmp_path / "no folder")
+        load_chemprop(tmp_path / "no folder")
     several = parts.MulticomponentMessagePassing([parts.BondMessagePassing() for _ in "ab"], 2)
     predictor = parts.RegressionFFN(input_dim=several.output_dim)
     mpnn = MulticomponentMPNN(several, parts.MeanAggregation(), predictor)
@@ -148,13 +147,12 @@ def test_several_models_of_a_folder_are_their_mean_with_the_spread_as_error(
         load_chemprop(tmp_path)
 
 
-def test_a_command_explains_a_file_with_the_table_that_the_model_learned_from(
+def test_a_command_explains_a_file_with_the_table_that_it_is_given(
     saved: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    assert training_file(saved / "model_0/best.pt") == tmp_path / "train.csv"
     monkeypatch.chdir(tmp_path)
     words = ["explain", "train.csv", "--model", "chemprop:run", "--column", "first", "--quiet"]
-    done = CliRunner().invoke(app, [*words, "--out", "out"])
+    done = CliRunner().invoke(app, [*words, "--background", "train.csv", "--out", "out"])
     assert done.exit_code == 0, done.output
     assert "with a background of 5 molecules" in done.output
     lines = (tmp_path / "out/molecules.csv").read_text().splitlines()

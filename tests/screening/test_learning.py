@@ -37,6 +37,7 @@ def test_card_tells_the_held_out_accuracy_of_the_stored_model(
         "classes": list(card.classes),
     }
     assert card.split == "random, seed 0: 128 train, 16 validation, 16 test"
+    assert card.architecture.endswith("; at most 25 epochs, batches of 32, learning rate 0.01")
     assert card.test["accuracy"] > card.baseline["accuracy"]
     assert card.test["accuracy_low"] <= card.test["accuracy"] <= card.test["accuracy_high"]
     graph = loaded.featurizer("Cc1ccccc1")

@@ -11,7 +11,7 @@ import torch
 from safetensors.torch import save_file
 
 from nicegnn.errors import NicegnnError
-from nicegnn.plugins import load_plugins
+from nicegnn.explain.registry import load_plugins
 from nicegnn.screening.loading import load_words
 from nicegnn.screening.settings import ModelConfig
 from nicegnn.target.zoo import GIN
@@ -94,6 +94,7 @@ def test_origin_tells_models_and_explainers_apart(own: GIN) -> None:
         ({"explainer": "ground-truth"}, "true explanations"),
         ({"explainer": "w.safetensors"}, "`explainer` must be one of"),
         ({"model": "nope"}, "must be one of .*'benzene'"),
+        ({"background": "nope.csv"}, "nope.csv does not exist"),
     ],
 )
 def test_words_that_do_not_fit_are_named(own: GIN, changes: dict[str, Any], match: str) -> None:

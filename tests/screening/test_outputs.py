@@ -49,7 +49,7 @@ def written(result: Finished, subject: Pretrained, **settings: Any) -> Path:
 def test_tables_hold_the_rows_and_the_users_columns(
     result: Finished, subject: Pretrained, format: str
 ) -> None:
-    out = written(result, subject, format=format, substructures=("amide", "ring=[R]"))
+    out = written(result, subject, format=format, substructure=("amide", "ring=[R]"))
     if format == "csv":
         with (out / "molecules.csv").open(newline="", encoding="utf-8") as text:
             molecules: list[dict[str, Any]] = list(csv.DictReader(text))

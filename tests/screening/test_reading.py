@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from nicegnn.screening.reading import InputError, Reader, TypedSmiles, is_file_name
+from nicegnn.errors import ConfigError
+from nicegnn.screening.reading import Reader, TypedSmiles, is_file_name
 
 Chem = pytest.importorskip("rdkit.Chem", reason="needs RDKit")
 
@@ -76,7 +77,7 @@ def test_unusable_file_says_what_is_there(
     path = tmp_path / "mols.csv"
     if text is not None:
         path.write_text(text)
-    with pytest.raises(InputError, match=match):
+    with pytest.raises(ConfigError, match=match):
         Reader(path, **words)
 
 
@@ -87,7 +88,7 @@ def test_words_are_files_or_smiles() -> None:
     assert not is_file_name("C" * 900)  # no file has so long a name
     assert not is_file_name("")
     assert [record.id for record in TypedSmiles(["CC", "CO"])] == ["1", "2"]
-    with pytest.raises(InputError, match="must end in"):
+    with pytest.raises(ConfigError, match="must end in"):
         Reader("mols.docx")
 
 
@@ -100,7 +101,7 @@ def test_marks_of_an_encoding_are_read_and_a_file_without_names_is_refused(
     (record,) = Reader(path)
     assert (record.smiles, record.values) == ("c1ccccc1", {"grade": "löw"})
     path.write_text("1;CCO;löw\n", encoding=encoding)
-    with pytest.raises(InputError, match=r"got '1', 'CCO', 'löw'.*--smiles-column; .*names of col"):
+    with pytest.raises(ConfigError, match=r"got '1', 'CCO', 'löw'.*--smiles-column; .*names of c"):
         Reader(path)
 
 

@@ -9,9 +9,16 @@ import torch
 from torch import Tensor
 
 from nicegnn.errors import ConfigError, GraphError
-from nicegnn.student import network
-from nicegnn.student.network import BondView, StudentNetwork
-from nicegnn.student.teaching import Lesson, TeachConfig, TeachReport, graph_error, teach_student
+from nicegnn.student import teaching
+from nicegnn.student.teaching import (
+    BondView,
+    Lesson,
+    StudentNetwork,
+    TeachConfig,
+    TeachReport,
+    graph_error,
+    teach_student,
+)
 
 QUICK = TeachConfig(max_graphs=256, epochs=30)
 SIZE = 8  # bonds of each graph, a ring
@@ -41,7 +48,7 @@ def lesson(chosen: Tensor, noise: float = 0.0) -> Lesson:
 @pytest.fixture(autouse=True)
 def narrow(monkeypatch: pytest.MonkeyPatch) -> None:
     """A narrow network is taught faster."""
-    monkeypatch.setattr(network, "_HIDDEN", 16)
+    monkeypatch.setattr(teaching, "_HIDDEN", 16)
 
 
 def noisy(noise: float) -> Callable[[Tensor], Lesson]:
@@ -54,9 +61,7 @@ def taught(
     config: TeachConfig = QUICK,
     seed: int = 0,
 ) -> tuple[StudentNetwork, TeachReport]:
-    return teach_student(
-        explain, num_graphs, config, is_ordered=False, seed=seed, progress=False, chunk=100
-    )
+    return teach_student(explain, num_graphs, config, seed=seed, progress=False, chunk=100)
 
 
 def test_a_simple_rule_is_learned() -> None:
@@ -110,7 +115,10 @@ def test_one_in_ten_graphs_is_above_the_limit() -> None:
 def test_compressed_losses_come_back() -> None:
     net = StudentNetwork(3, 0, 2)
     loss = torch.tensor([-3.0, 0.0, 0.1, 2.0, 40.0])
-    net.scale_losses(loss)
+    nothing = torch.zeros(2, dtype=torch.long)
+    net.standardise(
+        BondView(torch.ones(2, 3), nothing, nothing[:0], torch.ones(2, 0), nothing), loss
+    )
     value = net.compressed(loss)
     assert float(value.mean()) == pytest.approx(0, abs=1e-6)
     assert float(value.std(unbiased=False)) == pytest.approx(1)

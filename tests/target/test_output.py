@@ -115,7 +115,12 @@ def test_outputs_are_read_by_the_function_behind_them(
         (torch.sigmoid, 2, {"mode": "binary"}, r"one value per graph \(got 2 columns\)"),
         (torch.sigmoid, 1, {"return_type": "raw"}, "its last step is a sigmoid"),
         (lambda z: z.softmax(1), 2, {"return_type": "raw"}, "its last step is a softmax"),
-        (lambda z: z.softmax(1) / 2, 2, {"return_type": "probs"}, r"add up to 1.*got 0\.5 to 0\.5"),
+        (
+            lambda z: z.softmax(1) / 2,
+            2,
+            {"return_type": "probs"},
+            r"add up to 1.*add up to 0\.5 to 0\.5",
+        ),
         (lambda z: -z.abs() - 1, 2, {"return_type": "log_probs"}, "must add up to 1"),
         (lambda z: z + 5, 2, {"return_type": "probs"}, r"must lie in \[0, 1\]"),
         (Hidden.apply, 1, {"mode": "binary"}, "Pass return_type='raw' or 'probs'"),

@@ -84,11 +84,11 @@ def test_calibration_by_hand() -> None:
     probability = torch.tensor([[0.9, 0.1], [0.05, 0.95], [0.45, 0.55], [0.4, 0.6]])
     label = torch.tensor([0, 1, 0, 1])
     found = calibration(probability, label, num_bins=5)  # bins of 0.1 from 0.5
-    assert found.accuracy == 0.75
-    assert found.mean_confidence == pytest.approx(0.75)
+    assert found["accuracy"] == 0.75
+    assert found["mean_confidence"] == pytest.approx(0.75)
     # the gaps of the bins: 0.55 though wrong, 0.40, 0.10 and 0.05 too modest
-    assert found.ece == pytest.approx((0.55 + 0.40 + 0.10 + 0.05) / 4)
-    assert found.interval[0] < 0.75 < found.interval[1]
+    assert found["ece"] == pytest.approx((0.55 + 0.40 + 0.10 + 0.05) / 4)
+    assert found["interval"][0] < 0.75 < found["interval"][1]
 
 
 def test_wilson_interval_equals_its_known_values() -> None:

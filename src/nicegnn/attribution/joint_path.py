@@ -9,27 +9,21 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from nicegnn.boundary.gates import check_answers, restoration_risk, risk_slope
-from nicegnn.config import NICEConfig, Quadrature, check_choice
-from nicegnn.errors import ConfigError
+from nicegnn.boundary.srb import check_answers, restoration_risk, risk_slope
+from nicegnn.config import Count, NICEConfig, Quadrature, check_choice, check_number
 from nicegnn.intervention.query import Query
 from nicegnn.seeding import mix
-
-QUADRATURES: tuple[str, ...] = get_args(Quadrature)
 
 
 @dataclass(frozen=True)
 class PathAttribution:
-    """Attribution along a path with its quality report; names are those of an `Explanation`.
-
-    The completeness gap is the distance of a graph's total score from R(0) - R(rho*).
-    """
+    """Attribution along a path with its quality report; names are those of an `Explanation`."""
 
     bond_loss: Tensor  # attribution of each bond, [M]
     bond_stderr: Tensor  # standard error of each score over noise draws, [M]
     risk_corrupted: Tensor  # R(0) of each graph, [B]
     risk_boundary: Tensor  # R(rho*) of each graph, [B]
-    completeness_gap: Tensor  # [B]
+    completeness_gap: Tensor  # distance of total score from R(0) - R(rho*), [B]
 
 
 def boundary_integrated_gradient(
@@ -44,8 +38,7 @@ def boundary_integrated_gradient(
     Symbols: :math:`\rho^*` -> ``boundary``, ``[M]``; :math:`t_k, w_k` -> quadrature nodes and
     weights; :math:`d_{kn}` -> degradation of draw n at node k; :math:`c_{kn}` -> ``risk_slope``.
 
-    Draws are new at every node. Each has its own copy of the gates, so its share of the score is
-    known, and the standard error over draws needs no more runs.
+    Draws are new at every node. Each has its own copy of the gates, so its share is known.
     """
     case, path, beta = query.case, config.attribution, config.boundary.beta
     num_draws = path.num_draws
@@ -68,9 +61,8 @@ def boundary_integrated_gradient(
 
 def standard_error(share: Tensor) -> Tensor:
     """Returns the standard error of the mean over draws, nan for a single draw."""
-    if share.size(0) < 2 or share.size(1) == 0:
-        return torch.full_like(share[0], torch.nan)
-    return share.std(0) / share.size(0) ** 0.5
+    is_bare = share.size(0) < 2 or share.size(1) == 0  # of which PyTorch would warn
+    return torch.full_like(share[0], torch.nan) if is_bare else share.std(0) / share.size(0) ** 0.5
 
 
 def path_nodes(rule: str, num: int) -> tuple[Tensor, Tensor]:
@@ -86,9 +78,8 @@ def path_nodes(rule: str, num: int) -> tuple[Tensor, Tensor]:
         >>> round(float((w * t.rsqrt()).sum()), 12)  # the integral of t**-0.5 is 2
         2.0
     """
-    check_choice("quadrature", rule, QUADRATURES)
-    if num < 1:
-        raise ConfigError(f"`num_nodes` must be a whole number of at least 1 (got {num!r}).")
+    check_choice("quadrature", rule, get_args(Quadrature))
+    check_number("num_nodes", num, Count)
     if rule == "riemann":
         right = torch.arange(1, num + 1, dtype=torch.float64) / num
         return right, torch.full_like(right, 1 / num)

@@ -10,7 +10,7 @@ from torch import Tensor
 from torch_geometric.data import Batch
 
 from nicegnn.attribution.joint_path import standard_error
-from nicegnn.boundary.gates import check_answers
+from nicegnn.boundary.srb import check_answers
 from nicegnn.errors import GraphError
 from nicegnn.graph.case import merge_equal, rank_within
 from nicegnn.intervention.background import Background, atom_kinds, prototype_rows
@@ -26,11 +26,11 @@ _SURE = 2.2  # log-odds of a class that is predicted with 0.9: near 0 any atom t
 
 @dataclass(frozen=True)
 class BondAttribution:
-    """Losses of a batch, bond by bond; names are those of an `Explanation`."""
+    """Losses of a batch, bond by bond, ``[M]`` each; see the same names of `Explanation`."""
 
-    bond_loss: Tensor  # what the prediction loses without the bond, [M]
-    bond_change: Tensor  # the same with its sign: negative where the prediction gains, [M]
-    bond_stderr: Tensor  # standard error of the loss over prototypes or noise draws, [M]
+    bond_loss: Tensor
+    bond_change: Tensor
+    bond_stderr: Tensor
 
 
 @torch.no_grad()
@@ -58,9 +58,8 @@ def bond_wise_loss(query: Query, num_draws: int, seed: int) -> BondAttribution:
     share = change if is_value else change.clamp(min=0)
     score = share.mean(0)
     check_answers(query, score)
-    stderr = torch.zeros_like(score)
-    if num_draws > 1 or query.is_random:
-        stderr = standard_error(share)
+    is_spread = num_draws > 1 or query.is_random
+    stderr = standard_error(share) if is_spread else torch.zeros_like(score)
     size = query.clean.abs().amax(1)  # of numbers that were subtracted from each other, [B]
     merged = (merge_equal(one, bonds.batch, size) for one in (score, change.mean(0), stderr))
     return BondAttribution(*merged)
@@ -76,11 +75,11 @@ def lost_of(query: Query, output: Tensor, graph: Tensor) -> Tensor:
 
 @dataclass(frozen=True)
 class AtomAttribution:
-    """Losses of a batch, atom by atom; names are those of an `Explanation`."""
+    """Losses of a batch, atom by atom, ``[V]`` each; see the same names of `Explanation`."""
 
-    atom_loss: Tensor  # what the prediction loses without the atom, negative if it gains, [V]
-    atom_stderr: Tensor  # standard error of the mean change over prototypes, [V]
-    atom_place: Tensor  # two places that the class rests on together, see `two_places`, [V]
+    atom_loss: Tensor
+    atom_stderr: Tensor
+    atom_place: Tensor
 
 
 @torch.no_grad()
@@ -96,8 +95,7 @@ def atom_wise_loss(query: Query, background: Background | None, num: int) -> Ato
 
     Symbols: :math:`x_v` -> attributes of atom v that the model reads; :math:`x_{b_k}` -> those of
     prototype k, of the ``background`` or, without one, among the ``num`` of the graph itself;
-    :math:`m, f` -> log-odds or value. Everything else runs on, so the atom's messages follow. It is
-    not the sum over the atom's bonds: these also carry what the neighbours send.
+    :math:`m, f` -> log-odds or value.
     """
     query, batch = query.losing("signed-margin"), query.case.batch
     features = atom_kinds(query.target, batch)
@@ -116,17 +114,14 @@ def atom_wise_loss(query: Query, background: Background | None, num: int) -> Ato
 def attribute_wise_loss(query: Query, background: Background | None, num: int) -> Tensor:
     r"""Returns what the prediction loses when one attribute of an atom is replaced, ``[V, F]``.
 
-    It is `atom_wise_loss` with :math:`x_{vf} \leftarrow x_{b_k f}` for a single column f of ``x``:
-    F times as many passes. Columns in which atom and prototypes agree lose nothing.
+    It is `atom_wise_loss` with :math:`x_{vf} \leftarrow x_{b_k f}` for a single column f of ``x``.
     """
     query = query.losing("signed-margin")
     features = atom_kinds(query.target, query.case.batch)
     x = features.get("x")
     if x is None or x.dim() != 2:
-        raise GraphError(
-            "`atoms='attributes'` must have graphs with `x` of shape [V, F] (got "
-            f"{sorted(features)}). Use atoms=True."
-        )
+        got = sorted(features)
+        raise GraphError(f"`atoms='attributes'` needs graphs with `x` of shape [V, F] (got {got}).")
     kinds, row = atom_prototypes(query, features, background, num)
     donor = kinds["x"][row]  # [V, K, F]
     own = torch.arange(row.numel(), device=row.device).view_as(row)
@@ -141,8 +136,7 @@ def attribute_wise_loss(query: Query, background: Background | None, num: int) -
 def lost_without(query: Query, kinds: Mapping[str, Tensor], row: Tensor) -> Tensor:
     """Returns what is lost when each atom becomes each of its prototypes, ``[K, V]``.
 
-    ``kinds`` are attributes of atoms by name, ``row`` the rows of each atom's prototypes,
-    ``[V, K]``.
+    ``kinds`` are attributes by name, ``row`` the rows of each atom's prototypes, ``[V, K]``.
     """
     share = query.clean.new_zeros(*row.t().shape)
     for part in replace_each_atom(query, kinds, row):
@@ -170,12 +164,10 @@ def atom_prototypes(
 ) -> tuple[Mapping[str, Tensor], Tensor]:
     """Returns prototypes of a background with the same attributes, or of each graph.
 
-    They are attributes by name, and the rows of each atom's prototypes among them, ``[V, K]``.
-    Where there are several kinds of nodes, an atom gets prototypes of its kind.
+    They are attributes by name, and the rows among them of each atom, of its kind, ``[V, K]``.
     """
-    batch, kind = query.case.batch, query.target.node_kind(query.case.batch)
-    number = torch.zeros_like(batch.batch) if kind is None else kind
-    num_kinds = query.target.num_node_kinds
+    batch, (num_kinds, _) = query.case.batch, query.target.num_kinds
+    number = torch.zeros_like(batch.batch) if query.target.kinds is None else batch.node_type
     if background is None or background.features.keys() != features.keys():
         home, num_sets = batch.batch * num_kinds + number, batch.num_graphs * num_kinds
         return features, prototype_rows(list(features.values()), home, num_sets, num)[home]
@@ -208,13 +200,11 @@ def two_places(query: Query, kinds: Mapping[str, Tensor], row: Tensor, loss: Ten
     as Q, and for values. Of two equal places either may have the number 1.
 
     Note:
-        It costs two or three passes of a graph for each prototype. Two copies that a maximum pools
-        are seldom found: one of them hides the other from the losses of single atoms.
+        Two copies that a maximum pools are seldom found: one hides the other from single losses.
     """
-    batch, none = query.case.batch, torch.zeros_like(row[:, 0])
-    is_asked = query.target.mode not in ("regression", "multilabel")
-    if not is_asked or query.target.level != "graph" or not query.stack.is_complete:
-        return none
+    batch, is_other = query.case.batch, query.target.mode in ("regression", "multilabel")
+    if is_other or query.target.level != "graph" or not query.stack.is_complete:
+        return torch.zeros_like(row[:, 0])
     first = _place(batch, loss)
     near = first.clone()
     for one, other in (batch.edge_index, batch.edge_index.flip(0)):
@@ -251,10 +241,7 @@ def _place(batch: Batch, loss: Tensor) -> Tensor:
 def _kept_without(
     query: Query, kinds: Mapping[str, Tensor], row: Tensor, place: Tensor, is_asked: Tensor
 ) -> Tensor:
-    """Returns whether the class survives in the mean over prototypes of a place, bool ``[B]``.
-
-    It is false for graphs that are not asked, ``[B]``.
-    """
+    """Returns whether the class survives without a place, False for graphs not asked, ``[B]``."""
     graph, num = is_asked.nonzero().view(-1), row.size(1)
     copy_of = graph.repeat_interleave(num)  # [K]
     draw = torch.arange(num, device=graph.device).repeat(graph.numel())  # [K]

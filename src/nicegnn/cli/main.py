@@ -63,7 +63,6 @@ def explainers(plugins: Plugins = None) -> None:
     """List all explainers: what each one is, what it costs, where it comes from.
 
     \b
-    nicegnn explainers
     nicegnn explainers --plugin mine.py
     """
     from nicegnn.explain.registry import EXPLAINERS

@@ -5,21 +5,13 @@ from __future__ import annotations
 from operator import itemgetter
 from pathlib import Path
 from shlex import quote
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated, Any
 
 import typer
 
 from nicegnn.cli import options
 from nicegnn.cli.options import Quiet, one_thread, opt, takes, to_file, to_folder
 from nicegnn.screening.settings import LearnConfig, RunConfig
-
-if TYPE_CHECKING:
-    from nicegnn.pretrained import Pretrained
-    from nicegnn.screening.reading import TypedSmiles
-    from nicegnn.screening.tables import Row
-
-_FEW = 5  # bonds and atoms of a typed molecule that are named
-_SEEN = 0.005  # scores below it are shown as nothing
 
 
 @takes(RunConfig)
@@ -31,28 +23,32 @@ def explain(
 ) -> None:
     """Say which bonds and atoms of molecules a model's predictions rest on.
 
-    A file is read as a stream. After a stop or a crash the same command goes on.
+    After a stop or a crash the same command goes on.
 
     \b
     nicegnn explain "CC(=O)Nc1ccc(O)cc1"
     nicegnn explain mols.csv --out explained --substructure amide
     nicegnn explain mols.csv --model admet:AMES,hERG --out explained
     nicegnn explain library.csv.gz --out explained --format rows --workers 8
-    nicegnn explain mols.csv --model my_code:model --featurizer rich --out explained
     """
     from nicegnn.molecule.smiles import require_rdkit
 
     require_rdkit()  # before anything is told
     from nicegnn.screening.fragments import find_patterns
     from nicegnn.screening.outputs import write_outputs
-    from nicegnn.screening.reading import Reader
+    from nicegnn.screening.reading import Reader, TypedSmiles, is_file_name
     from nicegnn.screening.run import load_once, run
 
-    molecules = _molecules(config)
-    if isinstance(molecules, Reader) and out is None:
-        raise options.WordError("`--out` must name a folder for the results of a file (got none).")
+    words, molecules = config.molecules, TypedSmiles(config.molecules)
+    if any(map(is_file_name, words)):
+        if len(words) > 1:
+            raise options.WordError(f"`MOLECULES` must be one file, or SMILES alone (got {words}).")
+        columns = {"smiles_column": config.smiles_column, "id_column": config.id_column}
+        molecules = Reader(words[0], **columns)
+        if out is None:
+            raise options.WordError("`--out` must name a folder for results of a file (got none).")
     one_thread()
-    find_patterns(config.output.substructures)
+    find_patterns(config.output.substructure)
     subject, say = load_once(config.model), typer.echo
     explainer, how = subject.explainer, "without a fit"
     if (background := getattr(explainer, "background", None)) is not None:
@@ -74,30 +70,12 @@ def explain(
         _reject(f"{result.num_rejected} rejected; {out / 'rejects.csv'} says why.")
 
 
-def _molecules(config: RunConfig) -> TypedSmiles:
-    """Returns the molecules to explain."""
-    from nicegnn.screening.reading import Reader, TypedSmiles, is_file_name
-
-    words = config.molecules
-    if not words:
-        raise options.WordError(
-            "`MOLECULES` must be a SMILES in quotes or a file (got none). Try: nicegnn explain "
-            '"CC(=O)Nc1ccc(O)cc1"'
-        )
-    if not any(map(is_file_name, words)):
-        return TypedSmiles(words)
-    if len(words) > 1:
-        raise options.WordError(f"`MOLECULES` must be one file, or SMILES alone (got {words}).")
-    return Reader(words[0], smiles_column=config.smiles_column, id_column=config.id_column)
-
-
 def _reject(*reasons: str, code: int = options.REJECTED) -> None:
-    """Ends a command with what was rejected."""
     typer.echo("\n".join(reasons), err=True)
     raise typer.Exit(code)
 
 
-def _show_few(molecules: TypedSmiles, subject: Pretrained, config: RunConfig) -> None:
+def _show_few(molecules: Any, subject: Any, config: RunConfig) -> None:
     """Explains typed SMILES: words on the terminal, and one picture each, all on one scale."""
     from nicegnn.screening.explaining import explain_rows
     from nicegnn.screening.gallery import picture, scale_of
@@ -115,7 +93,7 @@ def _show_few(molecules: TypedSmiles, subject: Pretrained, config: RunConfig) ->
         _reject(*reasons, code=options.REJECTED if explained else 1)
 
 
-def _lines_about(row: Row, subject: Pretrained) -> list[str]:
+def _lines_about(row: dict[str, Any], subject: Any) -> list[str]:
     """Returns what the terminal shows of a molecule."""
     from nicegnn.explain.pictures import LEGENDS
     from nicegnn.explain.words import advice_for
@@ -123,8 +101,8 @@ def _lines_about(row: Row, subject: Pretrained) -> list[str]:
     from nicegnn.screening.gallery import limits_of, prediction_words, trust_of
     from nicegnn.screening.tables import atoms_in, bonds_in
 
-    best, top = (
-        [one for one in sorted(parts, key=itemgetter("rank"))[:_FEW] if abs(one["score"]) >= _SEEN]
+    best, top = (  # the first five, without those whose score would be shown as nothing
+        [one for one in sorted(parts, key=itemgetter("rank"))[:5] if abs(one["score"]) >= 0.005]
         for parts in (bonds_in(row), atoms_in(row))
     )
     unit = f" {subject.card.unit}" if subject.card.unit and "endpoint" not in row else ""
@@ -134,15 +112,13 @@ def _lines_about(row: Row, subject: Pretrained) -> list[str]:
     what = LEGENDS[row["unit"]].partition(";")[0]
     if best:
         lines.append(f"  bonds it rests on most ({what}):")
+        lines += [f"    {b['name']:<10} {b['score']:.3f}  {b['type']}, {b['groups']}" for b in best]
     elif row["bond_score"]:
         lines.append("  it rests on no bond: without any of them it stays as it is")
-    for one in best:
-        lines.append(f"    {one['name']:<10} {one['score']:.3f}  {one['type']}, {one['groups']}")
     if top:
         against = "; minus: speaks against it" if any(one["score"] < 0 for one in top) else ""
-        lines.append(f"  atoms it rests on most ({what}{against}):")
         words = (f"{one['element']}{one['atom']} {one['score']:.3f}" for one in top)
-        lines.append(f"    {', '.join(words)}")
+        lines += [f"  atoms it rests on most ({what}{against}):", f"    {', '.join(words)}"]
     if row["applicability"] == INSIDE:
         lines.append(f"  nearest training molecule: similarity {row['similarity']:.2f}")
     about = {"the model may not fit": limits_of(row), "trust": trust_of(row, subject.card)}
@@ -169,10 +145,6 @@ def train(
     from nicegnn.screening.learning import learn
     from nicegnn.screening.reading import Reader
 
-    if not config.molecules:
-        raise options.WordError(
-            "`MOLECULES` must be a file (got none). Try: nicegnn train mols.csv --label active"
-        )
     reader = Reader(config.molecules, smiles_column=config.smiles_column)
     if not config.label:
         raise options.WordError(f"`--label` must be one of {tuple(reader.columns)} (got none).")
@@ -199,7 +171,6 @@ def train(
 def summary(
     folder: Annotated[Path | None, typer.Argument(help="Folder of `nicegnn explain`.")] = None,
     min_molecules: Annotated[int, opt("Leave out substructures of fewer molecules.", min=1)] = 3,
-    top: Annotated[int, opt("Rows to print.", min=0)] = 15,
 ) -> None:
     """Rank substructures by how much predictions for many molecules rest on them.
 
@@ -211,11 +182,11 @@ def summary(
     if folder is None or not folder.is_dir():
         raise options.WordError(
             f"`FOLDER` must be one of `nicegnn explain` (got {folder or 'none'}). Try: nicegnn "
-            "explain mols.csv --out explained, then nicegnn summary explained"
+            "explain mols.csv --out explained"
         )
     lines = summarise(folder, min_molecules=min_molecules)
     files = write_summary(folder, lines, f"Substructures of {folder.name}")
-    for one in lines[:top]:
+    for one in lines[:15]:
         typer.echo(
             f"{one.lift:+.3f}  {one.substructure}, {one.prediction}: "
             f"{one.molecules} molecules, score {one.score:.3f} ± {one.spread:.3f}"
@@ -225,9 +196,7 @@ def summary(
     typer.echo("\n".join(f"  {file}" for file in files))
 
 
-def models(
-    name: Annotated[str, typer.Argument(help="One of them, to see its card.")] = "",
-) -> None:
+def models(name: Annotated[str, typer.Argument(help="One, to see its card.")] = "") -> None:
     """List the trained models that come with nicegnn, or show the card of one.
 
     \b

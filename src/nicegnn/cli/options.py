@@ -1,13 +1,8 @@
-"""What commands share. They import the library when they run: `--help` must not wait for torch.
-
-Each field of a settings class is an option, and its comment the help.
-"""
+"""What commands share. They import the library when they run: `--help` must not wait for torch."""
 
 from __future__ import annotations
 
 import inspect
-import json
-import math
 import re
 import sys
 import tempfile
@@ -15,7 +10,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import wraps
 from pathlib import Path
-from typing import Annotated, Any, Literal, NoReturn, get_args, get_origin, get_type_hints
+from typing import Annotated, Any, Literal, get_args, get_origin, get_type_hints
 
 import typer
 
@@ -29,13 +24,7 @@ CODES = (
     "some molecules were rejected (rejects.csv says why); 130 stopped by Ctrl-C."
 )
 _COMMENT = re.compile(r"^    (\w+): .*?  # (.+)$", re.MULTILINE)
-#: Options with a short name, and one that is repeated and so has the name of one of many.
-_FLAGS = {
-    "model": ("-m", "--model"),
-    "explainer": ("-e", "--explainer"),
-    "label": ("-y", "--label"),
-    "substructures": ("--substructure",),
-}
+_SHORT = {"model": ["-m"], "explainer": ["-e"], "label": ["-y"]}
 _KEYWORD = inspect.Parameter.KEYWORD_ONLY
 
 
@@ -48,19 +37,14 @@ def plain_errors() -> Iterator[None]:
     """Ends the command with one readable message; code 2 for what was typed, else 1."""
     try:
         yield
-    except NicegnnError as error:
-        _end(str(error), 2 if isinstance(error, ConfigError) else 1)
-    except ImportError as error:  # see `require`; others are errors of ours
-        if "nicegnn[" not in str(error):
+    except (NicegnnError, ImportError, OSError) as error:
+        said = str(error)
+        if isinstance(error, ImportError) and "nicegnn[" not in said:  # see `require`
             raise
-        _end(str(error), 1)
-    except OSError as error:
-        _end(f"{error.filename or 'A file'}: {error.strerror or error}.", 1)
-
-
-def _end(message: str, code: int) -> NoReturn:
-    typer.echo(f"{typer.style('Error', fg='red', bold=True)}: {message}", err=True)
-    sys.exit(code)
+        if isinstance(error, OSError):
+            said = f"{error.filename or 'A file'}: {error.strerror or error}."
+        typer.echo(f"{typer.style('Error', fg='red', bold=True)}: {said}", err=True)
+        sys.exit(2 if isinstance(error, ConfigError) else 1)
 
 
 @contextmanager
@@ -72,35 +56,6 @@ def typed_words(next_step: str = "Choose one of these.") -> Iterator[None]:
         raise WordError(f"{error} {next_step}".rstrip()) from error
 
 
-def split_commas(values: Words) -> list[str]:
-    """Returns the words of an option that is repeated, or has commas between its words.
-
-    Example:
-        >>> split_commas(["a,b", "c"]), split_commas(None)
-        (['a', 'b', 'c'], [])
-    """
-    parts = [part.strip() for value in values or [] for part in value.split(",")]
-    return [part for part in parts if part]
-
-
-def print_json(value: Any) -> None:
-    """Prints a value as JSON; numbers that are nan or infinite are null."""
-
-    def finite(value: Any) -> Any:
-        if isinstance(value, dict):
-            return {key: finite(one) for key, one in value.items()}
-        if isinstance(value, list | tuple):
-            return [finite(one) for one in value]
-        return None if isinstance(value, float) and not math.isfinite(value) else value
-
-    typer.echo(json.dumps(finite(value), allow_nan=False, default=str))
-
-
-def saying(json: bool) -> Callable[[str], None]:
-    """Returns what prints words on stdout, where JSON does not stand alone."""
-    return (lambda _: None) if json else typer.echo
-
-
 def one_thread() -> None:
     """Molecules are small: more threads mostly wait for each other, and for other programs."""
     import torch
@@ -109,7 +64,6 @@ def one_thread() -> None:
 
 
 def opt(help: str, *flags: str, **limits: Any) -> Any:
-    """An option, its meaning first."""
     return typer.Option(*flags, help=help, **limits)
 
 
@@ -117,17 +71,18 @@ def to_file(help: str, *flags: str, is_folder: bool = False) -> Any:
     """An option for a file to write; whether it can be written is checked before the work."""
 
     def check(param: typer.CallbackParam, path: Path | None) -> Path | None:
+        if path is None:
+            return None
         try:
-            if path is not None:
-                if path.is_dir() and not is_folder:
-                    raise IsADirectoryError(None, "it is a folder")
-                places = [path, *path.absolute().parents][not is_folder :]
-                there = next(place for place in places if place.exists())
-                tempfile.TemporaryFile(dir=there).close()
+            if path.is_dir() and not is_folder:
+                raise IsADirectoryError(None, "it is a folder")
+            places = [path, *path.absolute().parents][not is_folder :]
+            tempfile.TemporaryFile(dir=next(place for place in places if place.exists())).close()
         except OSError as error:
+            kind = "folder" if is_folder else "file"
             raise WordError(
-                f"`{param.opts[0]}` must be a {'folder' if is_folder else 'file'} that can be "
-                f"written (got {path}: {error.strerror}). Name another."
+                f"`{param.opts[0]}` must be a {kind} that can be written (got {path}: "
+                f"{error.strerror}). Name another."
             ) from error
         return path
 
@@ -140,15 +95,13 @@ def to_folder(help: str) -> Any:
 
 
 def _load(files: Words) -> Words:
-    """Loads plugins before names are looked up, also those of installed packages."""
-    from nicegnn.plugins import load_plugins
+    from nicegnn.explain.registry import load_plugins
 
     with typed_words("docs/own-things.md says more."):
         load_plugins(*(files or ()))
     return files
 
 
-Json = Annotated[bool, opt("Print the result as JSON, and nothing else, on stdout.", "--json")]
 Quiet = Annotated[bool, opt("Show no progress.", "--quiet", "-q")]
 Plugins = Annotated[
     Words,
@@ -157,57 +110,54 @@ Plugins = Annotated[
 
 
 def takes(kind: type[Settings]) -> Callable[[Callable[..., Any]], Any]:
-    """Gives a command an option for each field of its settings, which it gets as ``config``.
-
-    Fields of parts are options too. Ctrl-C ends the command in one line.
-    """
-    places = _places(kind)
+    """Gives a command an option for each field of its settings, which it gets as ``config``."""
+    options = _options(kind)
 
     def taking(command: Callable[..., Any]) -> Callable[..., Any]:
         own = inspect.signature(command, eval_str=True).parameters.values()
-        options = [_option(name, owner) for name, (_, owner) in places.items()]
-        options += [one.replace(kind=_KEYWORD) for one in own if one.name != "config"]
+        extra = [one.replace(kind=_KEYWORD) for one in own if one.name != "config"]
 
         @wraps(command)
         def run(**given: Any) -> Any:
-            typed = {place: given.pop(name) for name, (place, _) in places.items()}
+            typed = {place: given.pop(one.name) for place, one in options.items()}
             typed = {place: value for place, value in typed.items() if value is not None}
+            if "molecules" in options and "molecules" not in typed:
+                raise WordError(
+                    "`MOLECULES` must be SMILES in quotes or a file (got none). Try --help."
+                )
             try:
                 return command(config=kind().with_(**typed), **given)
             except KeyboardInterrupt:
-                said = "Stopped. What is finished is kept; the same command goes on from there."
-                typer.echo(said, err=True)
+                typer.echo("Stopped; the same command goes on from there.", err=True)
                 sys.exit(STOPPED)
 
-        run.__signature__ = inspect.Signature(options)  # type: ignore[attr-defined]
+        run.__signature__ = inspect.Signature([*options.values(), *extra])  # type: ignore[attr-defined]
         return run
 
     return taking
 
 
-def _places(kind: type[Settings], inside: str = "") -> dict[str, tuple[str, type[Settings]]]:
-    """Returns the place of each field in the settings, as `with_` names it, and its class."""
-    found: dict[str, tuple[str, type[Settings]]] = {}
+def _options(kind: type[Settings], inside: str = "") -> dict[str, inspect.Parameter]:
+    """Returns the option of each field by its place in the settings, as `with_` names it."""
+    help_of, usual = dict(_COMMENT.findall(inspect.getsource(kind))), kind()
+    found: dict[str, inspect.Parameter] = {}
     for name, hint in get_type_hints(kind).items():
         if isinstance(hint, type) and issubclass(hint, Settings):
-            found |= _places(hint, f"{name}__")
+            found |= _options(hint, f"{name}__")
         else:
-            found[name] = f"{inside}{name}", kind
+            found[f"{inside}{name}"] = _option(name, hint, getattr(usual, name), help_of[name])
     return found
 
 
-def _option(name: str, owner: type[Settings]) -> inspect.Parameter:
+def _option(name: str, hint: Any, default: Any, help: str) -> inspect.Parameter:
     """Returns the option of a field, or the argument ``molecules``; it is None if not typed."""
-    hint, default = get_type_hints(owner)[name], getattr(owner(), name)
-    help = dict(_COMMENT.findall(inspect.getsource(owner)))[name]
     help = f"{help[0].upper()}{help[1:]}."
     if get_origin(hint) is Literal:
         help, hint = f"{', '.join(get_args(hint))}. {help}", str
-    flags = _FLAGS.get(name, (f"--{name.replace('_', '-')}",))
-    if hint is bool and default:
-        flags = (f"{flags[0]}/--no-{name}",)
+    flag = f"--{name.replace('_', '-')}"
+    flag += f"/--no-{name}" if hint is bool and default else ""
     shown = str(default) if default and hint is not bool else False
-    about = opt(help, *flags, show_default=shown)
+    about = opt(help, *_SHORT.get(name, ()), flag, show_default=shown)
     if name == "molecules":
         about = typer.Argument(help=help)
     hint = list[str] if get_origin(hint) is tuple else hint

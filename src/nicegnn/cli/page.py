@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated, Any
 
 import typer
 
 from nicegnn.cli.options import Plugins, one_thread, opt, takes
 from nicegnn.screening.settings import ModelConfig
-
-if TYPE_CHECKING:
-    from nicegnn.page.desk import Shelf
 
 _LOCAL = "127.0.0.1"
 Atoms = Annotated[int, opt("Most atoms of a molecule.", min=1)]
@@ -47,7 +44,6 @@ def mcp(config: ModelConfig, atoms: Atoms = 200, plugins: Plugins = None) -> Non
     """Serve tools for an assistant on standard input and output: explain, compare, list models.
 
     \b
-    nicegnn mcp
     nicegnn mcp --model active.safetensors
     """
     shelf = _shelf(config, fastapi="page", mcp="assistants")
@@ -56,7 +52,7 @@ def mcp(config: ModelConfig, atoms: Atoms = 200, plugins: Plugins = None) -> Non
     make_tools(shelf, atoms).run("stdio")
 
 
-def _shelf(config: ModelConfig, **packages: str) -> Shelf:
+def _shelf(config: ModelConfig, **packages: str) -> Any:
     """Returns the models that were named; what is missing is told before the page is there."""
     from nicegnn.molecule.smiles import require, require_rdkit
 

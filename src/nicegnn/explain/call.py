@@ -48,8 +48,7 @@ class Asked:
     def checked_seed(self, explainer: Explainer) -> int:
         """Checks `seed` and `progress`, and returns the seed of this call."""
         check_choice("progress", self.progress, (True, False))
-        config = explainer.config
-        return config.seed if self.seed is None else whole_number("seed", self.seed)
+        return whole_number("seed", explainer.config.seed if self.seed is None else self.seed)
 
 
 @dataclass(frozen=True)
@@ -71,8 +70,7 @@ def explain_batches(
 ) -> Explanation:
     """Checks all that `Explainer.explain` is given, once, and explains batch by batch.
 
-    A list is cut into batches of at most `size` graphs, a batch stays one. The model is copied for
-    this call, see `Target.private`.
+    A list is cut into batches of at most `size` graphs, a batch stays one.
     """
     seed, wanted = asked.checked_seed(explainer), explained_class(asked.target)
     explainer.check_model()
@@ -129,8 +127,7 @@ def _notes(target: Target, roots: Roots | None) -> list[str]:
             "any other. To see what else speaks for them, take it out of `edge_index`."
         )
     if target.mode == "multilabel":
-        label = target.label or 0
-        notes.append(f"Label {label} is explained: class 0 is absent, 1 is present.")
+        notes.append(f"Label {target.label or 0} is explained: class 0 is absent, 1 is present.")
     return notes
 
 
@@ -163,8 +160,7 @@ def _check_features(graph: Data, model: nn.Module) -> None:
         return
     if x.is_floating_point() and weight.is_floating_point():
         raise GraphError(
-            f"`x` must have the dtype of the model, {weight.dtype} (got {x.dtype}). Convert one of "
-            "them."
+            f"`x` must have the model's dtype, {weight.dtype} (got {x.dtype}). Convert one of them."
         )
 
 
@@ -174,8 +170,8 @@ def read_graphs(graphs: Any, target: Target) -> tuple[Any, Kinds | None]:
     if reader is not None:
         return reader(graphs), None
     is_one = isinstance(graphs, str | HeteroData) and not isinstance(graphs, Batch)
-    if isinstance(graphs, HeteroData):
-        listed = [graphs] if is_one else graphs.to_data_list()
+    if isinstance(graphs, HeteroData) and not is_one:
+        listed: Any = graphs.to_data_list()
     else:
         listed = graphs if isinstance(graphs, list | tuple) else [graphs]
     if listed and all(isinstance(graph, HeteroData) for graph in listed):
@@ -218,17 +214,18 @@ def _explained_label(explainer: Explainer, target: Tensor | None) -> int | None:
     fitted = explainer.target.label
     if target is None:
         return fitted
-    if bool((target != target[0]).any()):
+    label, *others = sorted(set(target.tolist()))
+    if others:
         raise TargetError(
             "`target` must be one label for all graphs with mode='multilabel' (got "
-            f"{sorted(set(target.tolist()))}). Explain other labels in another call."
+            f"{[label, *others]}). Explain other labels in another call."
         )
-    if explainer.is_fitted and fitted is not None and (label := int(target[0])) != fitted:
+    if explainer.is_fitted and fitted not in (None, label):
         raise NotFittedError(
             f"`target` must be the label that this {explainer.name} was fitted for, {fitted} (got "
             f"{label}). Fit another one: fit(graphs, target={label})."
         )
-    return int(target[0])
+    return int(label)
 
 
 def _private(
@@ -242,10 +239,8 @@ def _private(
     if level == "graph":
         return work, None
     if not isinstance(graph, Data):
-        raise TargetError(
-            f"`graphs` must be one Data if `index` or `pairs` is given (got {type(graph).__name__})"
-            ". Explain one graph at a time."
-        )
+        got = type(graph).__name__
+        raise TargetError(f"`graphs` must be one Data if `index` or `pairs` is given (got {got}).")
     batch = to_batch(graph)
     _check_features(batch, work.model)
     return work, choose_roots(work, batch.to(work.device), index, pairs)

@@ -1,8 +1,4 @@
-"""The gate of public calls: arguments are checked here once, and never again behind it.
-
-Each function returns the argument in its plain form, or raises a named error that says what was
-expected, what came and what to do. Graphs are checked by `nicegnn.graph.batch`.
-"""
+"""The gate of public calls: arguments are checked here once, and never again behind it."""
 
 from __future__ import annotations
 
@@ -14,7 +10,6 @@ from torch import Tensor
 
 from nicegnn.config import NICEConfig
 from nicegnn.errors import ConfigError, NicegnnError, TargetError
-from nicegnn.intervention.intervene import Mechanism
 
 
 def whole_number(name: str, value: Any, error: type[NicegnnError] = ConfigError) -> int:
@@ -42,9 +37,9 @@ def whole_numbers(name: str, value: object, meaning: str, shape: tuple[int, ...]
         numbers = torch.as_tensor(value)
     except (TypeError, ValueError, RuntimeError, OverflowError):
         numbers = torch.empty(0)
-    has_none = numbers.is_meta or numbers.numel() == 0
-    has_none = has_none or (len(shape) > 1 and (*numbers.shape[:1], -1) != shape)
-    if has_none or numbers.is_floating_point() or numbers.is_complex():
+    is_other = numbers.is_meta or numbers.numel() == 0 or numbers.is_complex()
+    is_other |= len(shape) > 1 and (*numbers.shape[:1], -1) != shape
+    if is_other or numbers.is_floating_point():
         raise TargetError(
             f"`{name}` must be {meaning}: a whole number, or a list or tensor of them "
             f"(got {shown(value)}). Pass such numbers, or leave it out."
@@ -84,25 +79,10 @@ def explained_pairs(pairs: Any, num_nodes: int) -> Tensor:
 
 
 def _within(name: str, nodes: Tensor, num_nodes: int) -> Tensor:
-    if int(nodes.min()) < 0 or int(nodes.max()) >= num_nodes:
-        raise TargetError(
-            f"`{name}` must lie between 0 and {num_nodes - 1} "
-            f"(got {int(nodes.min())} to {int(nodes.max())})."
-        )
+    low, high = int(nodes.min()), int(nodes.max())
+    if low < 0 or high >= num_nodes:
+        raise TargetError(f"`{name}` must lie between 0 and {num_nodes - 1} (got {low} to {high}).")
     return nodes
-
-
-def checked_device(device: Any) -> torch.device:
-    """Returns a device that PyTorch knows by name, and that is there."""
-    try:
-        found = torch.device(device)
-        torch.empty(0, device=found)
-    except (TypeError, RuntimeError, ValueError, AssertionError):  # without CUDA it asserts
-        raise ConfigError(
-            f"`device` must be a device of PyTorch that is there (got {shown(device)}). Pass "
-            "'cpu', or 'cuda' where there is a GPU."
-        ) from None
-    return found
 
 
 def checked_config(config: object) -> NICEConfig:
@@ -112,16 +92,6 @@ def checked_config(config: object) -> NICEConfig:
     raise ConfigError(
         f"`config` must be a NICEConfig (got {shown(config)}). Pass NICEConfig().with_(...), "
         "NICEConfig.paper(), NICEConfig.from_toml(path) or NICEConfig.from_dict(values)."
-    )
-
-
-def checked_mechanism(mechanism: object) -> Mechanism | None:
-    """Returns a mechanism that was passed as an object."""
-    if mechanism is None or callable(mechanism):
-        return mechanism
-    raise ConfigError(
-        "`mechanism` must be 'exchange', 'nc', 'em' or a callable such as ElementMask() "
-        f"(got {shown(mechanism)}). Pass one of them."
     )
 
 

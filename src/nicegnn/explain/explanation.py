@@ -13,8 +13,8 @@ from torch import Tensor
 from torch_geometric.data import Data, HeteroData
 
 from nicegnn.config import Count, check_number
-from nicegnn.errors import GraphError
-from nicegnn.explain.checks import checked_device, share_or_number
+from nicegnn.errors import ConfigError, GraphError
+from nicegnn.explain.checks import share_or_number, shown
 from nicegnn.explain.trust import Flag, Status, Trust, flags_of
 from nicegnn.graph.case import Bonds, Case, edge_slots, rank_within
 from nicegnn.graph.kinds import Kinds
@@ -52,14 +52,11 @@ class Explanation:
     """Edge attributions of one graph or of a batch of graphs.
 
     For classes a score is the share of the odds that is lost with the bond, ``1 - exp(-loss)``, in
-    [0, 1]; for values it is the loss itself, in units of the value. It does not depend on the other
-    bonds, so scores of two graphs can be compared. Rivals, and the paper's method, have
-    units of their own.
+    [0, 1]; for values it is the loss itself, in units of the value. Scores of two graphs can be
+    compared. Rivals, and the paper's method, have units of their own. What a method does not have,
+    such as a boundary, is nan or None.
 
     The edges of a bond share its score; a one-way edge counts like one direction of a two-way bond.
-    A gate in [0, 1] is the restoration of a bond at the boundary. Losses and boundary are nan for
-    methods without them, and the completeness gap is nan for attribution bond by bond.
-
     Explanations of nodes are sparse: every explained node has a graph with all nodes, but only with
     the bonds within its reach. `to_dense` adds the others, with scores of 0.
     """
@@ -119,10 +116,7 @@ class Explanation:
 
     @property
     def ranking(self) -> Tensor:
-        """What ranks the bonds, ``[M]``: sizes of losses, or scores in a unit of their own.
-
-        Shares of the odds close to 1 differ by less than a float can hold; their losses do not.
-        """
+        """What ranks the bonds, ``[M]``: sizes of losses, or scores in a unit of their own."""
         return self.bond_score if self.unit == "own" else self.bond_loss.abs()
 
     def top(self, size: float | int) -> Tensor:
@@ -141,55 +135,42 @@ class Explanation:
         return (rank_within(score, batch, self.num_graphs) < wanted[batch]) & self.bond_reached
 
     def to_dense(self) -> Explanation:
-        """Returns explanations of nodes with all bonds of the graph, nodes times bonds; or itself.
-
-        Bonds out of reach have the score 0, and ``bond_reached`` is False.
-        """
+        """Returns explanations of nodes with all bonds of the whole graph, or itself."""
         from nicegnn.explain.node_tasks import to_dense
 
         return to_dense(self)
 
     def by_kind(self, graph: HeteroData) -> HeteroData:
-        """Returns a graph with its scores: ``edge_score`` of each kind of edge, ``atom_score``.
-
-        ``graph`` is the one that was explained; the scores of several explained nodes are added.
-        """
+        """Returns the explained graph with ``edge_score`` and ``atom_score``, added over nodes."""
         dense = self.to_dense()
         if self.kinds is None or dense.edge_index.size(1) % max(1, graph.num_edges):
             raise GraphError(
                 "`graph` must be the HeteroData that was explained (got "
                 f"{graph.num_edges} edges for {dense.edge_index.size(1)} scores). Pass that one."
             )
-        copies = (max(1, self.num_graphs), -1)
-        atoms = None if self.atom_score is None else self.atom_score.view(copies).sum(0)
-        out = copy.copy(graph)
-        edges = self.kinds.of_each(graph, dense.edge_score.view(copies).sum(0), "edges")
-        out.set_value_dict("edge_score", edges)
-        if atoms is not None:
+        out, copies = copy.copy(graph), (max(1, self.num_graphs), -1)
+        edges = dense.edge_score.view(copies).sum(0)
+        out.set_value_dict("edge_score", self.kinds.of_each(graph, edges, "edges"))
+        if self.atom_score is not None:
+            atoms = self.atom_score.view(copies).sum(0)
             out.set_value_dict("atom_score", self.kinds.of_each(graph, atoms, "nodes"))
         return out
-
-    def split(self) -> list[Explanation]:
-        """Returns one explanation per graph, with node numbers of its own graph."""
-        return self._parts(self.num_graphs)
 
     def first(self, most: int) -> Explanation:
         """Returns the explanation of the first graphs."""
         check_number("most", most, Count)
-        return self if self.num_graphs <= most else concatenate(self._parts(most))
+        return self if self.num_graphs <= most else concatenate(self.split(most))
 
-    def _parts(self, most: int) -> list[Explanation]:
-        """Returns one explanation for each of the first graphs."""
-        of_edges, of_bonds = (
-            torch.split(
-                batch.argsort(stable=True),
-                torch.bincount(batch, minlength=self.num_graphs).tolist(),
-            )
-            for batch in (self.edge_batch, self.bonds.batch)
-        )
+    def split(self, most: int | None = None) -> list[Explanation]:
+        """Returns one explanation per graph, with node numbers of its own graph."""
         place = edge_slots(self.bonds.batch, self.num_graphs)  # of each bond in its graph, [M]
         parts, ptr, kept = [], self.ptr.tolist(), self.bonds
-        for graph, edges, bonds in zip(range(most), of_edges, of_bonds, strict=False):
+        of_edges, of_bonds = (
+            torch.split(one.argsort(stable=True), one.bincount(minlength=self.num_graphs).tolist())
+            for one in (self.edge_batch, kept.batch)
+        )
+        own = list(zip(of_edges, of_bonds, strict=True))[:most]
+        for graph, (edges, bonds) in enumerate(own):
             first, last = ptr[graph : graph + 2]
             levels = {PER_BOND: bonds, PER_GRAPH: slice(graph, graph + 1)}
             levels |= {PER_ATOM: slice(first, last), PER_EDGE: edges}
@@ -200,25 +181,27 @@ class Explanation:
                 if getattr(self, name) is not None
             }
             values["edge_index"] = self.edge_index[:, edges] - first
-            values["bonds"] = Bonds(
-                kept.index[:, bonds] - first,
-                place[kept.edge_bond[edges]],
-                torch.zeros_like(bonds),
-                kept.count[bonds],
-            )
+            ends = kept.index[:, bonds] - first, place[kept.edge_bond[edges]]
+            values["bonds"] = Bonds(*ends, torch.zeros_like(bonds), kept.count[bonds])
             parts.append(replace(self, **values, ptr=self.ptr[graph : graph + 2] - first))
         return parts
 
     def to(self, device: str | torch.device) -> Explanation:
         """Returns the same explanation with all its tensors on a device."""
-        moved: Explanation = _to(self, checked_device(device))
+        try:
+            torch.empty(0, device=device)
+        except (TypeError, RuntimeError, ValueError, AssertionError):  # without CUDA it asserts
+            raise ConfigError(
+                f"`device` must be a device of PyTorch that is there (got {shown(device)}). Pass "
+                "'cpu', or 'cuda' where there is a GPU."
+            ) from None
+        moved: Explanation = _to(self, device)
         return moved
 
     def to_frame(self, kind: Kind = "bonds") -> pd.DataFrame:
         """Returns a table of all ``"bonds"``, ``"atoms"`` or ``"graphs"``, one row each.
 
-        Atoms and bonds are numbered within their graph, ranks count from 1. Elements and bond types
-        are known where a graph carries the SMILES it was made from. Needs pandas.
+        Elements and bond types are known where a graph carries the SMILES it was made from.
         """
         from nicegnn.explain.frames import make_frame
 
@@ -245,19 +228,14 @@ class Explanation:
     ) -> Picture:
         """Returns a picture of each graph, bonds and atoms coloured by their scores.
 
-        Molecules are drawn as such, other graphs as circles and lines. A notebook shows the
-        picture; ``save("x.svg")`` or ``.png`` writes it. Needs RDKit.
+        A notebook shows it; ``save("x.svg")`` or ``.png`` writes it. Needs RDKit.
 
         Args:
             smiles: molecule of each graph, by default those that graphs carried; node ``i`` must
-                be atom ``i``. An empty one draws a plain graph.
-            value: what colours the bonds: ``"score"``, ``"loss"``, ``"change"`` (the loss with its
-                sign, where a score counts falls alone) or ``"gate"``.
-            top: outlines so many of the best bonds, as in `top`.
-            truth: true bonds, bool ``[M]``; they are outlined.
-            size: width and height in pixels, of each graph if there are several.
-            columns: graphs side by side.
-            most: graphs that are drawn at most.
+                be atom ``i``. An empty one draws a graph of circles and lines.
+            value: what colours the bonds; ``"change"`` is the loss with its sign.
+            top, truth: outlines the best bonds, as in `top`, or true ones, bool ``[M]``.
+            size, columns, most: pixels of each graph, graphs side by side, and graphs in all.
             palette: ``"score"``, ``"gate"``, ``"dark"`` or a `Palette`.
         """
         from nicegnn.explain.pictures import draw
@@ -328,10 +306,10 @@ def smiles_of(batch: Data) -> tuple[str, ...] | None:
     """Returns the SMILES that graphs of a batch carry, ``[B]``, or None if none does."""
     smiles = batch.get("smiles")
     smiles = [smiles] if isinstance(smiles, str) else smiles
-    is_list = isinstance(smiles, list | tuple) and len(smiles) == batch.num_graphs
-    if not is_list or not any(isinstance(one, str) and one for one in smiles):
+    if not isinstance(smiles, list | tuple) or len(smiles) != batch.num_graphs:
         return None
-    return tuple(one if isinstance(one, str) else "" for one in smiles)
+    words = tuple(one if isinstance(one, str) else "" for one in smiles)
+    return words if any(words) else None
 
 
 def concatenate(parts: Sequence[Explanation]) -> Explanation:
@@ -344,28 +322,23 @@ def concatenate(parts: Sequence[Explanation]) -> Explanation:
         starts = accumulate(sizes[:-1], initial=0)
         return torch.cat([v + n for v, n in zip(values, starts, strict=True)], dim=-1)
 
-    num_nodes, num_graphs = [int(p.ptr[-1]) for p in parts], [p.num_graphs for p in parts]
-    bonds = Bonds(
-        joined([p.bonds.index for p in parts], num_nodes),
+    nodes, graphs = [int(p.ptr[-1]) for p in parts], [p.num_graphs for p in parts]
+    values: dict[str, Any] = {"edge_index": joined([p.edge_index for p in parts], nodes)}
+    values["ptr"] = torch.cat([parts[0].ptr[:1], joined([p.ptr[1:] for p in parts], nodes)])
+    values["bonds"] = Bonds(
+        joined([p.bonds.index for p in parts], nodes),
         joined([p.bonds.edge_bond for p in parts], [p.bond_score.numel() for p in parts]),
-        joined([p.bonds.batch for p in parts], num_graphs),
+        joined([p.bonds.batch for p in parts], graphs),
         torch.cat([p.bonds.count for p in parts]),
     )
     smiles = [one for p in parts for one in p.smiles or ("",) * p.num_graphs]
-    values: dict[str, Any] = {"smiles": tuple(smiles) if any(smiles) else None}
-    values["status"], values["whole"] = Status.join([p.status for p in parts]), parts[0].whole
+    values["smiles"] = tuple(smiles) if any(smiles) else None
+    values["status"] = Status.join([p.status for p in parts])
     if any(p.whole is not parts[0].whole for p in parts):
         parts = [replace(p, whole=None, edge_origin=None) for p in parts]
-        values["whole"] = None
     for name in {*PER_BOND, *PER_GRAPH, *PER_ATOM, *PER_EDGE} - values.keys():
         held = [getattr(p, name) for p in parts]
         is_known = all(one is not None for one in held)
         join = Trust.join if name == "trust" else torch.cat
         values[name] = join(held) if is_known else None
-    return replace(
-        parts[0],
-        edge_index=joined([p.edge_index for p in parts], num_nodes),
-        bonds=bonds,
-        ptr=torch.cat([parts[0].ptr[:1], joined([p.ptr[1:] for p in parts], num_nodes)]),
-        **values,
-    )
+    return replace(parts[0], **values)

@@ -97,7 +97,7 @@ def _graph_columns(out: Explanation) -> dict[str, Any]:
     for name in ("restored", "risk_corrupted", "risk_boundary", "completeness_gap"):
         columns[name] = getattr(out, name)
     if out.trust is not None:
-        columns |= out.trust.columns() | {"verdict": list(out.trust.verdicts)}
+        columns |= vars(out.trust) | {"verdict": list(out.trust.verdicts)}
     columns["flags"] = [flag_names(flag) for flag in out.status.flags]
     return columns
 

@@ -1,8 +1,4 @@
-"""NICE: what a prediction loses when a bond says what other real bonds say.
-
-One call of `NICE.explain`, from top to bottom: the call is checked, every bond of a batch is
-damaged, what the prediction loses is its score, the best bonds are judged, and all is reported.
-"""
+"""NICE: what a prediction loses when a bond says what other real bonds say."""
 
 from __future__ import annotations
 
@@ -18,38 +14,35 @@ from torch import Tensor, nn
 from torch_geometric.data import Batch, Data, HeteroData
 
 from nicegnn.attribution.joint_path import boundary_integrated_gradient
-from nicegnn.attribution.one_by_one import (
-    atom_wise_loss,
-    attribute_wise_loss,
-    bond_wise_loss,
-)
-from nicegnn.boundary.fit import FIT_ADVICE, FitReport, fit_gates
-from nicegnn.boundary.gates import GateNetwork
+from nicegnn.attribution.one_by_one import atom_wise_loss, attribute_wise_loss, bond_wise_loss
+from nicegnn.boundary.srb import FIT_ADVICE, FitReport, GateNetwork, fit_gates
 from nicegnn.config import NICEConfig, check_choice
-from nicegnn.errors import GraphError, NotFittedError, TargetError
-from nicegnn.explain.by_student import make_lesson, student_explanation
+from nicegnn.errors import ConfigError, GraphError, NotFittedError, TargetError
 from nicegnn.explain.call import Asked, FitWork, Work, checked_background, explain_batches, open_fit
-from nicegnn.explain.checks import checked_config, checked_mechanism
+from nicegnn.explain.checks import checked_config, shown
 from nicegnn.explain.explainer import Explainer, Index
 from nicegnn.explain.explanation import Explanation, Unit, scores_of, scores_only
 from nicegnn.explain.nice_file import read_nice, write_nice
-from nicegnn.explain.trust import boundary_flags, judge_scores
-from nicegnn.graph.case import make_case
+from nicegnn.explain.trust import Flag, boundary_flags, judge_scores
+from nicegnn.graph.case import make_case, merge_equal
 from nicegnn.graph.minibatches import GraphStack
 from nicegnn.intervention.background import Background
 from nicegnn.intervention.exchange import Exchange
 from nicegnn.intervention.intervene import Mechanism
 from nicegnn.intervention.mechanisms import get_mechanism
 from nicegnn.intervention.query import Query
-from nicegnn.student.network import StudentNetwork
-from nicegnn.student.teaching import Lesson, TeachConfig, TeachReport, teach_student
+from nicegnn.student.teaching import (
+    Lesson,
+    StudentNetwork,
+    TeachConfig,
+    TeachReport,
+    graph_error,
+    teach_student,
+    view_bonds,
+)
 from nicegnn.target.frozen_model import Inputs
 from nicegnn.target.output import Mode, ReturnType
 
-_OWN = (
-    "Damaged bonds say what other bonds of the same graph say. Pass `background`, a few hundred "
-    "graphs like those that the model was trained on, and they say what bonds of any graph say."
-)
 Atoms = Literal[False, True, "attributes"]
 _STUDENT_BATCH = 4096  # graphs of a list that the student explains at a time, on a GPU
 
@@ -68,7 +61,6 @@ class NICE(Explainer):
     along the path to it. A ``mechanism`` that is passed, an object or a name, replaces that of the
     configuration.
 
-    Example:
         >>> from nicegnn.target.zoo import GIN
         >>> graph = Data(x=torch.eye(3), edge_index=torch.tensor([[0, 1, 1, 2], [1, 0, 2, 1]]))
         >>> out = NICE(GIN(3, 2), background=[graph]).explain(graph)
@@ -97,7 +89,12 @@ class NICE(Explainer):
             config, mechanism = config.with_(mechanism=mechanism), None
         reading: dict[str, Any] = {"mode": mode, "return_type": return_type, "inputs": inputs}
         super().__init__(model, config, **reading, batched=batched)
-        self.given_mechanism = checked_mechanism(mechanism)
+        if mechanism is not None and not callable(mechanism):
+            raise ConfigError(
+                "`mechanism` must be 'exchange', 'nc', 'em' or a callable such as ElementMask() "
+                f"(got {shown(mechanism)}). Pass one of them."
+            )
+        self.given_mechanism = mechanism
         self.background: Background | None = None
         self.gates: GateNetwork | None = None  # by `fit`
         self.fit_report: FitReport | None = None
@@ -124,27 +121,26 @@ class NICE(Explainer):
         """Explains predictions as every explainer does, see `Explainer.explain`.
 
         Args:
-            atoms: scores atoms too: ``atom_score``, ``atom_loss`` and ``atom_stderr`` of the result
-                (see `atom_wise_loss`), and ``atom_place`` (see `two_places`); they are None along a
-                joint path. False takes half the time. ``"attributes"`` scores
-                every column of ``x`` of every atom too: ``attribute_score``, by that many passes.
+            atoms: scores atoms too (see `atom_wise_loss` and `two_places`), but for a joint path.
+                False takes half the time. ``"attributes"`` scores every column of ``x`` of every
+                atom too: ``attribute_score``, by that many passes.
             student: lets the student predict all scores of bonds in one pass of the model (see
-                `teach`). Graphs have `Flag.STUDENT`, those with a large expected error
-                `Flag.UNCERTAIN`, and ``bond_stderr`` is the error bar.
+                `teach`). Graphs with a large expected error have `Flag.UNCERTAIN`, and
+                ``bond_stderr`` is the error bar.
         """
         check_choice("atoms", atoms, (False, True, "attributes"))
         check_choice("student", student, (True, False))
-        if student and self.student is None:
+        asked, size = Asked(target, index, pairs, seed, progress), self.config.batch_size
+        if not student:
+            explain = partial(self._explain_batch, atoms=atoms)
+            return explain_batches(self, graphs, asked, explain, size)
+        if self.student is None:
             raise NotFittedError(
                 "student=True needs a student (got none). Call teach(graphs) first, with graphs "
                 "like those to explain."
             )
-        asked, size = Asked(target, index, pairs, seed, progress), self.config.batch_size
-        if student:
-            size = size if self.target.device.type == "cpu" else max(size, _STUDENT_BATCH)
-            return explain_batches(self, graphs, asked, self._by_student, size)
-        explain = partial(self._explain_batch, atoms=atoms)
-        return explain_batches(self, graphs, asked, explain, size)
+        size = size if self.target.device.type == "cpu" else max(size, _STUDENT_BATCH)
+        return explain_batches(self, graphs, asked, partial(self._by_student, self.student), size)
 
     def _query(self, work: Work) -> Query:
         """Runs the model on the clean batch, and returns what answers under damage."""
@@ -161,8 +157,7 @@ class NICE(Explainer):
                 "model with several values (got None). Pass target=0, for example."
             )
         known = None if self.background is None else self.background.messages.kinds
-        kinds = query.case.num_kinds
-        is_untold = query.case.kind is None and query.case.num_edges > 0
+        kinds, is_untold = query.case.num_kinds, query.case.kind is None and query.case.num_edges
         if known is not None and (kinds > known or (known > 1 and is_untold)):
             raise GraphError(
                 f"`graphs` must have the kinds of edges that the background has, {known} (got "
@@ -179,7 +174,7 @@ class NICE(Explainer):
         if config.needs_fit:
             return self._along_path(query, work.seed)
         lost = bond_wise_loss(query, config.attribution.num_draws, work.seed)
-        unit = self._unit(query)
+        unit: Unit = "value" if query.target.mode == "regression" else "odds"
         score = scores_of(lost.bond_loss, unit)
         is_usual = isinstance(query.mechanism, Exchange) and background is not None
         is_checked = is_usual and unit == "odds" and query.target.is_of_wide_bench
@@ -208,24 +203,35 @@ class NICE(Explainer):
         lost = boundary_integrated_gradient(query, gate, self.config, seed)
         restored = query.case.per_graph_mean(gate)
         flags = boundary_flags(lost.risk_corrupted, lost.risk_boundary, restored)
-        about = query.explained, query.clean
-        out = scores_only(query.case, lost.bond_loss, *about, notes=self._notes(query), flags=flags)
-        gate = torch.where(query.case.reached, gate, 0.0)
+        about, case = (query.explained, query.clean), query.case
+        out = scores_only(case, lost.bond_loss, *about, notes=self._notes(query), flags=flags)
+        gate = torch.where(case.reached, gate, 0.0)
         return replace(out, **vars(lost), bond_gate=gate, restored=restored)
 
-    def _by_student(self, work: Work) -> Explanation:
-        assert self.student is not None  # see `explain`
+    @torch.no_grad()
+    def _by_student(self, net: StudentNetwork, work: Work) -> Explanation:
+        """Explains by the student alone; classes that it was not taught have infinite errors."""
         query = self._query(work)
-        return student_explanation(self.student, query, self._unit(query))
-
-    def _unit(self, query: Query) -> Unit:
-        """Returns the unit of scores."""
-        if self.config.needs_fit:
-            return "own"
-        return "value" if query.target.mode == "regression" else "odds"
+        case, view, reached = query.case, view_bonds(query), query.case.reached
+        label = view.label.clamp(max=net.taught.numel() - 1)
+        value, log_error = net(replace(view, label=label))
+        is_known = net.taught[label] & (label == view.label)  # [B]
+        error = torch.where(is_known, net.factor[label], torch.inf)[view.graph] * log_error.exp()
+        loss, stderr = net.losses(value, error)
+        unit: Unit = "value" if query.target.mode == "regression" else "odds"
+        unit = "own" if self.config.needs_fit else unit
+        loss = loss.clamp(min=0) if unit == "odds" else loss
+        size = query.clean.abs().amax(1)
+        loss, stderr = (merge_equal(one, view.graph, size) for one in (loss, stderr))
+        whole = graph_error(error[reached], view.graph[reached], case.num_graphs)
+        flags = int(Flag.STUDENT) + int(Flag.UNCERTAIN) * (whole > net.limit)  # [B]
+        score = scores_of(loss, unit)
+        out = scores_only(case, score, query.explained, query.clean, flags=flags)
+        loss, stderr = (torch.where(reached, one, 0.0) for one in (loss, stderr))
+        return replace(out, bond_loss=loss, bond_stderr=stderr, unit=unit)
 
     def mechanism(self) -> Mechanism:
-        """Returns the mechanism that bonds are damaged by, in `explain` and in `fit`."""
+        """Returns what damages bonds, in `explain` and in `fit`."""
         config, background = self.config, self.background
         if self.given_mechanism is not None:
             return self.given_mechanism
@@ -240,7 +246,11 @@ class NICE(Explainer):
         """Returns facts about how a batch was damaged."""
         notes, report = [], query.report
         if self.background is None and isinstance(query.mechanism, Exchange):
-            notes.append(_OWN)
+            notes.append(
+                "Damaged bonds say what other bonds of the same graph say. Pass `background`, a "
+                "few hundred graphs like those that the model was trained on, and they say what "
+                "bonds of any graph say."
+            )
         if any(report.clean_loops.values()):
             loops = report.clean_loops.items()
             names = ", ".join(name or "the model" for name, number in loops if number)
@@ -261,23 +271,15 @@ class NICE(Explainer):
         if self.background is not None:
             self.background = self.background.to(self.target.device)
 
-    def _learned(self) -> list[nn.Module]:
-        return [net for net in (self.gates, self.student) if net is not None]
-
-    def _has_learned(self) -> bool:
-        return self.background is not None or super()._has_learned()
+    def _learned(self) -> list[Any]:
+        return [one for one in (self.background, self.gates, self.student) if one is not None]
 
     def _fit_units(self, work: FitWork) -> None:
         if not self.config.needs_fit:
             return
         self.student, self.teach_report = None, None  # they learned from the scores before
         self.gates, self.fit_report = fit_gates(
-            work.target,
-            work.units,
-            self.mechanism(),
-            self.config,
-            seed=work.seed,
-            progress=work.progress,
+            work.target, work.units, self.mechanism(), self.config, work.seed, work.progress
         )
         for label, status in self.fit_report.classes.items():
             if status != "ok":
@@ -296,9 +298,8 @@ class NICE(Explainer):
     ) -> TeachReport:
         """Teaches a student to predict the losses, and their errors, in one pass of the model.
 
-        The teacher explains the graphs; a fifth of them is held out, to judge the student and to
-        calibrate its error bars. For ``graphs``, ``target`` and ``index`` see `fit`, which forgets
-        the student.
+        A fifth of the graphs is held out, to judge the student and to calibrate its error bars. For
+        the arguments see `fit`, which forgets the student.
         """
         self.check_model()
         work = open_fit(self, graphs, Asked(target, index, pairs, seed, progress))
@@ -307,28 +308,24 @@ class NICE(Explainer):
         return report
 
     def _teach_units(self, work: FitWork, config: TeachConfig | None = None) -> TeachReport:
+        config = TeachConfig() if config is None else config
         stack = GraphStack(work.units, work.target.device)
         usable = (stack.num_edges > 0).nonzero().view(-1).cpu()
 
         def explain(chosen: Tensor) -> Lesson:
             part = Work(stack.take(usable[chosen]), work.target, work.seed)
-            teacher = self._explain_batch(part, atoms=False)
-            return make_lesson(self._query(part), teacher)
+            teacher, query = self._explain_batch(part, atoms=False), self._query(part)
+            wanted = teacher.bond_score if teacher.unit == "own" else teacher.bond_loss
+            return Lesson(view_bonds(query), wanted, query.case.reached, query.clean.size(1) + 1)
 
-        self.student, self.teach_report = teach_student(
-            explain,
-            usable.numel(),
-            TeachConfig() if config is None else config,
-            is_ordered=not self.config.undirected,
-            seed=work.seed,
-            progress=work.progress,
-            chunk=self.config.batch_size,
-        )
+        num, chunk = usable.numel(), self.config.batch_size
+        taught = teach_student(explain, num, config, work.seed, work.progress, chunk)
+        self.student, self.teach_report = taught
         return self.teach_report
 
     def save(self, path: str | Path) -> None:
         """Writes what was learned, the settings and the model's fingerprint to one file."""
-        if not self._has_learned():
+        if not self._learned():
             raise NotFittedError(
                 "There is nothing to save. Pass `background`, or call teach() or fit()."
             )

@@ -9,14 +9,13 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from torch import Tensor, nn
 
-from nicegnn.boundary.gates import GateNetwork
+from nicegnn.boundary.srb import GateNetwork
 from nicegnn.config import NICEConfig
 from nicegnn.errors import NicegnnError, StoreError
 from nicegnn.intervention.background import Background
 from nicegnn.seeding import SeededWeights
 from nicegnn.store import load_tensors, save_tensors, tensors_below
-from nicegnn.student.network import StudentNetwork
-from nicegnn.student.teaching import TeachReport
+from nicegnn.student.teaching import StudentNetwork, TeachReport
 from nicegnn.target.frozen_model import fingerprint
 
 if TYPE_CHECKING:
@@ -24,7 +23,7 @@ if TYPE_CHECKING:
 
 Net = TypeVar("Net", bound=nn.Module)
 
-_VERSION = 6  # of files of explainers
+_VERSION = 7  # of files of explainers
 _PARTS = ("background", "gates", "student")  # what names of tensors start with
 
 
@@ -53,21 +52,15 @@ def write_nice(nice: NICE, path: str | Path) -> None:
         "student": None if student is None else student.shape,
         "taught": None if report is None else asdict(report),
     }
-    tensors = {} if background is None else _named("background", background.tensors())
+    parts = {"background": {} if background is None else background.tensors()}
     for part, net in (("gates", nice.gates), ("student", student)):
-        tensors |= {} if net is None else _named(part, net.state_dict())
-    save_tensors(path, tensors, description)
-
-
-def _named(part: str, tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    return {f"{part}.{key}": value for key, value in tensors.items()}
+        parts[part] = {} if net is None else net.state_dict()
+    named = {f"{part}.{key}": value for part in parts for key, value in parts[part].items()}
+    save_tensors(path, named, description)
 
 
 def read_nice(kind: type[NICE], path: str | Path, model: nn.Module, **given: Any) -> NICE:
-    """Reads what `write_nice` wrote for exactly this model; ``given`` are words of `NICE`.
-
-    Names, shapes and types of all that is in the file are checked; numbers must be finite.
-    """
+    """Reads what `write_nice` wrote for exactly this model; ``given`` are words of `NICE`."""
     tensors, description = load_tensors(path, "nice")
     if description.get("version") != _VERSION:
         raise StoreError(
@@ -83,8 +76,6 @@ def read_nice(kind: type[NICE], path: str | Path, model: nn.Module, **given: Any
     check_fingerprint(path, model, str(description.get("model")))
     try:
         return _made(kind, tensors, description, model, given)
-    except StoreError as error:
-        raise StoreError(f"{path}: {error}") from None
     except NicegnnError as error:
         raise StoreError(f"{path} cannot be used: {error}") from error
     except (KeyError, TypeError, ValueError, OverflowError, AttributeError, RuntimeError) as error:
@@ -95,11 +86,7 @@ def read_nice(kind: type[NICE], path: str | Path, model: nn.Module, **given: Any
 
 
 def _made(
-    kind: type[NICE],
-    tensors: Mapping[str, Tensor],
-    about: Mapping[str, Any],
-    model: nn.Module,
-    given: Mapping[str, Any],
+    kind: type[NICE], tensors: Mapping[str, Tensor], about: Any, model: nn.Module, given: Any
 ) -> NICE:
     """Returns the explainer that a checked file describes."""
     config, facts = NICEConfig.from_dict(about["config"]), about["background"]
@@ -123,11 +110,8 @@ def _made(
 def _filled(net: Net, held: Mapping[str, Tensor], nice: NICE) -> Net:
     """Returns a network with the tensors of a file, which must be those that it has."""
     floats = (w for w in (*nice.target.model.parameters(), *held.values()) if w.is_floating_point())
-    needed = net.to(next(floats).dtype).state_dict()
-    kinds = [{k: f"{v.dtype} {tuple(v.shape)}" for k, v in one.items()} for one in (needed, held)]
-    for name in dict.fromkeys([*needed, *held]):
-        wanted, found = (one.get(name, "none") for one in kinds)
-        if wanted != found:
-            raise StoreError(f"`{name}` must be a tensor of {wanted} (got {found}). Save it again.")
-    net.load_state_dict(dict(held))
+    for name, needed in net.to(next(floats).dtype).state_dict().items():
+        if name in held and held[name].dtype != needed.dtype:
+            raise StoreError(f"`{name}` must be of {needed.dtype} (got {held[name].dtype}).")
+    net.load_state_dict(dict(held))  # other names and shapes are a RuntimeError
     return net.to(nice.target.device)

@@ -18,7 +18,7 @@ from nicegnn.explain.explanation import PER_ATOM, PER_BOND, Explanation, Whole, 
 from nicegnn.graph.case import Bonds, find_bonds
 from nicegnn.intervention.intervene import intervene
 from nicegnn.target.frozen_model import LINKS, Target
-from nicegnn.target.message_layers import message_flow
+from nicegnn.target.message_layers import message_layers
 
 _TOLERANCE = 1e-4
 _NOT_COPIED = ("edge_index", "batch", "ptr", "edge_label", "edge_label_index")
@@ -98,7 +98,8 @@ def computation_graphs(target: Target, graph: Batch, index: Tensor) -> tuple[lis
             f"The model must return one row per {unit} with `{name}` (got {clean.size(0)} rows for "
             f"{wanted} {unit}s). Leave `{name}` out for graph predictions. {LINKS}"
         )
-    cut = partial(surroundings, graph, hops=depth(seen.layers), flow=message_flow(target.model))
+    flow = getattr(message_layers(target.model)[0][1], "flow", "source_to_target")
+    cut = partial(surroundings, graph, hops=depth(seen.layers), flow=flow)
     roots = [root.view(-1) for root in index.t()]
     small = [cut(root) for root in roots]
     joined = Batch.from_data_list(small)

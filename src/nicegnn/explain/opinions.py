@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from nicegnn.attribution.joint_path import path_nodes
-from nicegnn.explain.score_explainer import Count, ScoreConfig, ScoreExplainer
+from nicegnn.explain.explainer import Count, ScoreConfig, ScoreExplainer
 from nicegnn.graph.case import merge_equal
 from nicegnn.intervention.one_part import damage_each_bond
 from nicegnn.intervention.query import Query
@@ -27,7 +27,7 @@ class Saliency(ScoreExplainer):
 
     Symbols: :math:`m_e` -> ``gate``, ``[1, E]``, one weight per directed edge in all layers;
     :math:`f_c` -> `Query.evidence`, ``[1, B]``; :math:`s_e` -> the returned score, ``[E]``.
-    Absolute values are taken before a bond's directions are averaged. It equals PyG with Captum.
+    Absolute values are taken before a bond's directions are averaged.
     """
 
     name = "saliency"
@@ -57,8 +57,7 @@ class IntegratedGradients(ScoreExplainer):
     :math:`f_c^{(kn)}` -> `Query.evidence` under draw n at node k, ``[R, B]``, R copies at a time;
     :math:`s_b` -> the bond's score, returned on its edges, ``[E]``. A bond gets the sum over its
     directions, so scores of a graph sum to :math:`f_c(\mathbf 1) - \mathbb{E} f_c(\mathbf 0)`. The
-    paper's path goes through pixels, ours through messages, as PyG with Captum's does; noise is new
-    at every node.
+    paper's path goes through pixels, ours through messages; noise is new at every node.
     """
 
     name = "integrated-gradients"

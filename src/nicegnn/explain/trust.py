@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 from enum import IntFlag
 from typing import Literal
 
 import torch
 from torch import Tensor
 
-from nicegnn.boundary.gates import RISK_FLOOR
+from nicegnn.boundary.srb import RISK_FLOOR
 from nicegnn.intervention.query import Query
 from nicegnn.target.losses import log_odds
 
@@ -40,33 +40,20 @@ class Flag(IntFlag):
 
 ADVICE = {
     Flag.NO_EDGES: "The graph has no edges, so there is nothing to score.",
-    Flag.INSENSITIVE: (
-        "Damaging messages hardly changes the prediction: it does not depend on edges, and "
-        "their scores say little. Look at the node features instead."
-    ),
-    Flag.NOT_RESTORED: (
-        "The risk at the boundary is above a tenth of that at full corruption: scores explain only "
-        "a part of the prediction. Fit longer, or lower the penalty."
-    ),
-    Flag.ALL_RESTORED: (
-        "Nearly all edges had to be restored, so the gates give no ranking. Use the attribution, "
-        "or raise the penalty."
-    ),
-    Flag.LOOK_TWICE: (
-        "The best bond may be no true one: without it few log-odds are lost, or many bonds lose as "
-        "much. Compare with another method or a similar molecule."
-    ),
-    Flag.DO_NOT_USE: (
-        "No bond alone carries the prediction. It may rest on evidence that is there twice, on "
-        "whole rings, or on the kinds of atoms."
-    ),
-    Flag.STUDENT: (
-        "The student predicted the scores; nothing was damaged. `bond_stderr` is its error bar."
-    ),
-    Flag.UNCERTAIN: (
-        "The student expects a large error here, or was not taught this class. Explain such graphs "
-        "without student=True."
-    ),
+    Flag.INSENSITIVE: "Damaging messages hardly changes the prediction: it does not depend on "
+    "edges, and their scores say little. Look at the node features instead.",
+    Flag.NOT_RESTORED: "The risk at the boundary is above a tenth of that at full corruption: "
+    "scores explain only a part of the prediction. Fit longer, or lower the penalty.",
+    Flag.ALL_RESTORED: "Nearly all edges had to be restored, so the gates give no ranking. Use the "
+    "attribution, or raise the penalty.",
+    Flag.LOOK_TWICE: "The best bond may be no true one: without it few log-odds are lost, or many "
+    "bonds lose as much. Compare with another method or a similar molecule.",
+    Flag.DO_NOT_USE: "No bond alone carries the prediction. It may rest on evidence that is there "
+    "twice, on whole rings, or on the kinds of atoms.",
+    Flag.STUDENT: "The student predicted the scores; nothing was damaged. `bond_stderr` is its "
+    "error bar.",
+    Flag.UNCERTAIN: "The student expects a large error here, or was not taught this class. Explain "
+    "such graphs without student=True.",
 }
 
 
@@ -76,11 +63,6 @@ class Status:
 
     flags: tuple[Flag, ...]  # one per graph
     notes: tuple[str, ...] = ()  # facts about the whole run
-
-    @property
-    def ok(self) -> bool:
-        """Whether no graph has a flag."""
-        return all(flag == Flag.OK for flag in self.flags)
 
     @property
     def counts(self) -> dict[Flag, int]:
@@ -93,7 +75,6 @@ class Status:
         return replace(self, notes=(*self.notes, *notes))
 
     def __getitem__(self, graphs: slice) -> Status:
-        """Returns the flags of some graphs, with all notes."""
         return replace(self, flags=self.flags[graphs])
 
     @staticmethod
@@ -140,25 +121,16 @@ class Trust:
         )
 
     def __getitem__(self, graphs: slice) -> Trust:
-        """Returns the numbers of some graphs."""
-        return Trust(**{name: value[graphs] for name, value in self.columns().items()})
-
-    def columns(self) -> dict[str, Tensor]:
-        """Returns the numbers by name, ``[B]`` each."""
-        return {one.name: getattr(self, one.name) for one in fields(self)}
+        return Trust(**{name: value[graphs] for name, value in vars(self).items()})
 
     @staticmethod
     def join(parts: Sequence[Trust]) -> Trust:
         """Joins the numbers of several batches."""
-        columns = zip(*(part.columns().values() for part in parts), strict=True)
-        return Trust(*map(torch.cat, columns))
+        return Trust(*map(torch.cat, zip(*(vars(part).values() for part in parts), strict=True)))
 
 
 def boundary_flags(corrupted: Tensor, boundary: Tensor, restored: Tensor) -> Tensor:
-    """Returns sums of flags, ``[B]``, by the risks at full corruption and at a fitted boundary.
-
-    ``restored`` is the restored share of each graph's edges.
-    """
+    """Returns sums of flags by risks and restored share at a fitted boundary, ``[B]`` each."""
     return (
         Flag.INSENSITIVE * (corrupted < RISK_FLOOR)
         + Flag.NOT_RESTORED * (boundary > MUCH_LEFT * corrupted.clamp(min=RISK_FLOOR))
@@ -184,13 +156,11 @@ def judge_scores(query: Query, loss: Tensor, *, is_checked: bool) -> Trust:
     .. math:: P(\text{best bond is true}) = \sigma\big(a + b \log(1 + s_{max}) + c\, p\big), \qquad
         p = s_{max} / \textstyle\sum_e s_e
 
-    Symbols: :math:`s_e` -> ``loss``, under exchange; :math:`a, b, c` -> `COEFFICIENTS`. Both
-    numbers are there anyway, and they foretell on targets that had no part in the fit whether the
-    best bond belongs to the true explanation. This was checked for classes of whole graphs, under
-    exchange with a background: with ``is_checked`` False there is no chance.
+    Symbols: :math:`s_e` -> ``loss``; :math:`a, b, c` -> `COEFFICIENTS`. This was checked for
+    classes of whole graphs, under exchange with a background: else there is no chance.
     """
     target, case = query.target, query.case
-    odds = torch.full_like(query.clean[:, 0], torch.nan)
+    chance = odds = torch.full_like(query.clean[:, 0], torch.nan)
     if target.mode != "regression":
         odds = log_odds(query.clean.unsqueeze(0), query.explained)[0]
     size = torch.where(case.reached, loss.abs(), 0.0)
@@ -198,10 +168,9 @@ def judge_scores(query: Query, loss: Tensor, *, is_checked: bool) -> Trust:
     total = odds.new_zeros(case.num_graphs).index_add(0, case.bonds.batch, size)
     share = torch.where(total > 0, largest / total, torch.nan)
     is_there = torch.bincount(case.bonds.batch[case.reached], minlength=case.num_graphs) > 0
-    largest = torch.where(is_there, largest, torch.nan)
-    chance = torch.full_like(odds, torch.nan)
-    if is_checked and target.mode != "regression":
-        chance = torch.where(is_there, chance_of(largest, share.nan_to_num(0.0)), torch.nan)
+    largest = torch.where(is_there, largest, torch.nan)  # so is the chance
+    if is_checked:
+        chance = chance_of(largest, share.nan_to_num(0.0))
     return Trust(largest, share, chance, odds)
 
 

@@ -37,7 +37,7 @@ def summarise(out: Explanation, most: int = 20) -> str:
         lines += [f"... and {out.num_graphs - most} more."] if out.num_graphs > most else []
     if out.trust is not None and bool(out.bond_reached.any()):
         if is_one:
-            numbers = {name: float(value) for name, value in out.trust.columns().items()}
+            numbers = {name: float(value) for name, value in vars(out.trust).items()}
             lines.append(trust_words(numbers, is_class=is_classification(out)))
         else:
             counted = Counter(out.trust.verdicts).most_common()

@@ -134,7 +134,7 @@ def record_background(target: Target, graphs: Iterable[Any], num: int = NUM) -> 
             "`background` must hold graphs for which the model sends finite messages (got NaN or "
             "infinite ones). Leave such graphs out."
         )
-    kinds = max(int(kind.max()) + 1, target.num_edge_kinds)
+    kinds = max(int(kind.max()) + 1, target.num_kinds[1])
     points = prototype_points(layers, kind, kinds)
     medoids = k_medoids(points, kind, kinds, num, _MOST_POINTS)  # [T, K]
     turn, sample = torch.arange(_SAMPLE, device=kind.device), kind.new_zeros(kinds, _SAMPLE)
@@ -260,7 +260,7 @@ def _prototype_features(target: Target, batches: Sequence[Batch], num: int) -> d
     home = torch.zeros(values[0].size(0), dtype=torch.long, device=values[0].device)
     if target.kinds is not None:
         home = torch.cat([batch.node_type for batch in batches])
-    rows = prototype_rows(values, home, target.num_node_kinds, num).view(-1).clamp(min=0)
+    rows = prototype_rows(values, home, target.num_kinds[0], num).view(-1).clamp(min=0)
     return {key: value[rows] for key, value in joined.items()}
 
 

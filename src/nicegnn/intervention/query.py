@@ -71,7 +71,7 @@ class Query:
         degradation: str = "log-prob",
     ) -> None:
         if (kind := target.edge_kind(case.batch)) is not None:
-            case = case.with_kinds(kind, max(int(kind.max()) + 1, target.num_edge_kinds))
+            case = case.with_kinds(kind, max(int(kind.max()) + 1, target.num_kinds[1]))
         self.target, self.case, self.degradation_kind = target, case, degradation
         self.shared = SharedState()
         self.chain = _chain_of(target)

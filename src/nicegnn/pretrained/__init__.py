@@ -1,9 +1,4 @@
-"""Trained models that come with nicegnn, each with a background and a card.
-
->>> loaded = load("benzene")
->>> loaded.card.classes
-('no benzene ring', 'benzene ring')
-"""
+"""Trained models that come with nicegnn, each with a background and a card."""
 
 from __future__ import annotations
 

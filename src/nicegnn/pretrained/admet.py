@@ -38,10 +38,8 @@ def endpoints() -> dict[str, Output]:
         if name not in columns[kind]:  # what RDKit computes
             continue
         quality = float(row["AUROC" if is_class else "R^2"])
-        doubt = (
-            f"The models explain {max(0.0, quality):.0%} of the variance of held-out molecules: do "
-            "not use this value, nor its explanation."
-        )
+        share = f"The models explain {max(0.0, quality):.0%} of the variance of held-out molecules"
+        doubt = f"{share}: do not use this value, nor its explanation."
         card = ModelCard(
             name=name,
             question=row["name"],
@@ -71,22 +69,15 @@ def named_endpoints(words: str) -> list[Output]:
     if words.strip() == "all":
         return list(known.values())
     by_name = {name.lower(): one for name, one in known.items()}
-    chosen = [word.strip() for word in words.split(",") if word.strip()]
-    unknown = [word for word in chosen if word.lower() not in by_name]
-    if unknown or not chosen:
-        raise ConfigError(
-            f"`model` must be admet: and 'all' or some of {', '.join(known)} (got "
-            f"{(unknown or [words])[0]!r})."
-        )
-    return [by_name[word] for word in dict.fromkeys(word.lower() for word in chosen)]
+    chosen = dict.fromkeys(word.strip().lower() for word in words.split(","))
+    if unknown := [word for word in chosen if word not in by_name]:
+        every = ", ".join(known)
+        raise ConfigError(f"`model` must be admet:all or some of {every} (got {unknown[0]!r}).")
+    return [by_name[word] for word in chosen]
 
 
 def load_admet(words: str, device: str | torch.device = "cpu") -> Pretrained:
-    """Returns the named endpoints, which the same passes of five models explain.
-
-    >>> loaded = load_admet("AMES")  # doctest: +SKIP
-    >>> (ames,) = loaded.explainer.findings("O=[N+]([O-])c1ccccc1")  # doctest: +SKIP
-    """
+    """Returns the named endpoints, which the same passes of five models explain."""
     chosen = named_endpoints(words.removeprefix(ADMET))
     cards, card = {one.name: one.card for one in chosen}, chosen[0].card
     groups = {kind: _members(kind, str(device)) for kind in {one.group for one in chosen}}
@@ -131,7 +122,5 @@ def _home() -> Path:
     """Returns the folder of ADMET-AI's models and tables; nothing of it is imported."""
     found = find_spec("admet_ai")
     if found is None or found.origin is None:
-        raise ImportError(
-            "ADMET-AI is needed for its endpoints. Install it with `pip install 'nicegnn[admet]'`."
-        )
+        raise ImportError("ADMET-AI is missing. Install it with `pip install 'nicegnn[admet]'`.")
     return Path(found.origin).parent / "resources"

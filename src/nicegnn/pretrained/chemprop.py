@@ -39,10 +39,7 @@ _NUMBERS = [type(np.dtype(kind)) for kind in ("f4", "f8", "i8", "?")]  # no file
 
 
 def read_mpnn(path: Path, *, trusted: bool = False) -> tuple[Any, list[str]]:
-    """Returns the model of a file in evaluation mode, and the names of its tasks.
-
-    Code runs only if the file is `trusted`.
-    """
+    """Returns the model of a file, and the names of its tasks; only `trusted` files run code."""
     MPNN = require("chemprop.models", "chemprop", "Chemprop").MPNN
     try:
         names = [] if trusted else get_unsafe_globals_in_checkpoint(path)
@@ -81,27 +78,6 @@ def _part_of_model(name: str, path: Path) -> Any:
     )
 
 
-def find_checkpoints(path: Path) -> list[Path]:
-    """Returns the file of a model: itself, or those in a folder of ``chemprop train``."""
-    if path.is_file():
-        return [path]
-    files = sorted(path.glob("**/best.pt")) or sorted(path.glob("**/*.pt"))
-    if not files:
-        raise ConfigError(f"`model` must name a file or folder of Chemprop (got {path}).")
-    return files
-
-
-def training_file(path: Path) -> Path | None:
-    """Returns the table that a model was trained on, if its folder's ``config.toml`` tells it."""
-    for folder in (path.absolute(), *path.absolute().parents[:3]):
-        if (folder / "config.toml").is_file():  # not quite TOML: data-path = [train.csv]
-            text = (folder / "config.toml").read_text(encoding="utf-8", errors="replace")
-            named = re.search(r"^data-path *= *\[?[\"']?([^\]\"',\n]+)", text, re.MULTILINE)
-            file = Path(named[1].strip() if named else "")
-            return next((one for one in (file, folder.parent / file) if one.is_file()), None)
-    return None
-
-
 def load_chemprop(
     path: str | Path,
     *,
@@ -112,13 +88,14 @@ def load_chemprop(
 ) -> Pretrained:
     """Returns one task of a model of Chemprop, explained by NICE without a background.
 
-    Several models in a folder are an `Ensemble`, as for `chemprop predict`.
-
-    Args:
-        column: name of the task, as in the table that it was trained on; needed if it has several.
-        trusted: whether the files may run code when they are read.
+    Several models in a folder of ``chemprop train`` are an `Ensemble`. The name of the task,
+    ``column``, is needed if there are several. Files that are ``trusted`` may run code.
     """
-    files, models, tasks = find_checkpoints(Path(path)), list[ChempropModel](), list[list[str]]()
+    path, models, tasks = Path(path), list[ChempropModel](), list[list[str]]()
+    files = sorted(path.glob("**/best.pt")) or sorted(path.glob("**/*.pt"))
+    files = [path] if path.is_file() else files
+    if not files:
+        raise ConfigError(f"`model` must name a file or folder of Chemprop (got {path}).")
     for file in files:
         mpnn, names = read_mpnn(file, trusted=trusted)
         if column not in names and (column or len(names) > 1):
@@ -127,22 +104,20 @@ def load_chemprop(
         tasks.append([models[-1].mode, column or names[0]])
     model, name = models[0], column or names[0]
     if any(one != tasks[0] for one in tasks):
-        raise ConfigError(
-            f"`model` must name models of the same task (got {tasks} in {path}). Name one file."
-        )
+        raise ConfigError(f"`model` must name files of the same task (got {tasks}). Name one.")
     task = _TASKS[model.mode]
     if task == "binary":
         classes = classes or (f"{name} = 0", f"{name} = 1")
     passing: Any = model.message_passing.passing
-    file_name = files[0].name if len(files) == 1 else f"{len(files)} models in {Path(path).name}"
+    file_name = files[0].name if len(files) == 1 else f"{len(files)} models in {path.name}"
+    kind = f"Chemprop {type(passing).__name__}, depth {passing.depth}, "
     card = ModelCard(
         name=f"{files[0].stem}:{name}",
         question=f"{name} by {file_name}",
         task=task,
         classes=classes,
         featurizer="chemprop",
-        architecture=f"Chemprop {type(passing).__name__}, depth {passing.depth}, "
-        f"width {passing.W_h.out_features}",
+        architecture=f"{kind}width {passing.W_h.out_features}",
     )
     explainer: Explainer = NICE(model, mode=MODES[task])
     origin = {"model": fingerprint(model), "featurizer": card.featurizer, "name": card.name}

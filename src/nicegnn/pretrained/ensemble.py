@@ -54,14 +54,10 @@ class Output:
     name: str = ""
     drugs: Tensor | None = None  # what is predicted for approved drugs, to compare with
 
-    @property
-    def reader(self) -> OutputReader:
-        return OutputReader(self.mode, "raw", None)
-
     def read(self, raw: Tensor) -> Tensor:
         """Returns log-probabilities or values of raw output, ``[..., C]``."""
         raw = raw if self.mode == "multiclass" else raw[..., self.column : self.column + 1]
-        read = self.reader.read(raw.flatten(0, -2))
+        read = OutputReader(self.mode, "raw", None).read(raw.flatten(0, -2))
         return read.view(*raw.shape[:-1], read.size(1))
 
 
@@ -75,28 +71,20 @@ class Finding:
     bond_agreement: Tensor  # share of members whose loss has the sign of the mean, [M]
     atom_agreement: Tensor | None  # [V]
 
-    def warnings(self, number: int) -> list[str]:
-        """Returns why the prediction for a molecule, or its explanation, may be wrong."""
-        told, of = self.told[:, number], self.output
-        said = [of.card.doubt] if of.card.doubt else []
-        if of.mode == "binary":
-            if _UNSURE[0] < float(told.mean()) < _UNSURE[1]:
-                said.append(f"The models are unsure: {told.mean():.2f} is near 0.5.")
-            if bool(((told > 0.5) != (told[0] > 0.5)).any()):
-                said.append(f"Members disagree: from {told.min():.2f} to {told.max():.2f}.")
-        if of.mode == "regression" and of.drugs is not None and told.std() > of.drugs.std() / 2:
-            said.append(f"Members disagree: from {told.min():.3g} to {told.max():.3g}.")
-        return said
-
     def cells(self, number: int) -> dict[str, str]:
         """Returns what is told of a molecule beside its scores, by the name of the column."""
-        told, drugs, cells = self.told[:, number], self.output.drugs, dict[str, str]()
+        told, of, cells = self.told[:, number], self.output, dict[str, str]()
+        value, drugs, said = float(told.mean()), of.drugs, [of.card.doubt]
         if drugs is not None:  # the share of them with a smaller prediction
-            value = float(told.mean())
             below = (drugs < value).float().mean() + (drugs <= value).float().mean()
-            cells["prediction unit"] = self.output.card.unit
-            cells["percentile"] = f"{50 * float(below):.1f}"
-        warning = " ".join(self.warnings(number))
+            cells |= {"prediction unit": of.card.unit, "percentile": f"{50 * float(below):.1f}"}
+        if of.mode == "binary" and _UNSURE[0] < value < _UNSURE[1]:
+            said.append(f"The models are unsure: {value:.2f} is near 0.5.")
+        if of.mode == "binary" and bool(((told > 0.5) != (told[0] > 0.5)).any()):
+            said.append(f"Members disagree: from {told.min():.2f} to {told.max():.2f}.")
+        if of.mode == "regression" and drugs is not None and told.std() > drugs.std() / 2:
+            said.append(f"Members disagree: from {told.min():.3g} to {told.max():.3g}.")
+        warning = " ".join(filter(None, said))
         return cells | {"spread": f"{float(told.std()):.3g}", "warning": warning}
 
     def notes(self, number: int) -> list[str]:
@@ -133,10 +121,9 @@ class Ensemble(Explainer):
     def having(self, graphs: Any) -> Ensemble:
         """Returns the same ensemble with a background of these graphs."""
         listed = graph_list(read_graphs(graphs, self.target)[0])
-        groups = {
-            name: [(target, record_background(target, listed)) for target, _ in members]
-            for name, members in self.groups.items()
-        }
+        groups = dict(self.groups)
+        for name, members in groups.items():
+            groups[name] = [(target, record_background(target, listed)) for target, _ in members]
         return Ensemble(groups, self.outputs)
 
     def findings(self, graphs: Any, *, atoms: bool = True) -> list[Finding]:
@@ -146,29 +133,20 @@ class Ensemble(Explainer):
 
     def _explain_batch(self, work: Work) -> Explanation:
         found = self._findings(make_case(work.batch), True, work.explained)[0]
-        out = found.explanation
-        if out.num_graphs > 1:
-            return out
-        return replace(out, status=out.status.noting(found.notes(0)))
+        out, notes = found.explanation, found.notes(0)
+        return out if out.num_graphs > 1 else replace(out, status=out.status.noting(notes))
 
     @torch.no_grad()
     def _findings(self, case: Case, atoms: bool, asked: Tensor | None = None) -> list[Finding]:
         groups = {one.group for one in self.outputs}
-        answers = {group: _Answers.of(self.groups[group], case, atoms) for group in groups}
-        return [answers[one.group].finding(case, one, asked) for one in self.outputs]
+        answers = {group: _Answers(self.groups[group], case, atoms) for group in groups}
+        return [answers[one.group].finding(one, asked) for one in self.outputs]
 
 
-@dataclass(frozen=True)
 class _Answers:
-    """Raw outputs of all members of a group, for a batch."""
+    """Raw outputs of all members of a group: clean, and with each bond and atom exchanged."""
 
-    clean: Tensor  # [G, B, C]
-    bonds: Tensor  # with each bond exchanged, [G, K, M, C]
-    atoms: Tensor | None  # with each atom exchanged, [G, K, V, C]
-
-    @classmethod
-    def of(cls, members: Sequence[Member], case: Case, atoms: bool) -> _Answers:
-        """Asks each member."""
+    def __init__(self, members: Sequence[Member], case: Case, atoms: bool) -> None:
         clean, bonds, changed = [], [], []
         for target, background in members:
             exchange = Exchange(None if background is None else background.messages)
@@ -182,20 +160,19 @@ class _Answers:
             kinds, row = atom_prototypes(query, features, background, NUM)
             parts = replace_each_atom(query, kinds, row)
             changed.append(_outputs(query, parts, home, row.size(1)))
-        of_atoms = torch.stack(changed) if atoms else None
-        return cls(torch.stack(clean), torch.stack(bonds), of_atoms)
+        self.case, self.clean = case, torch.stack(clean)  # [G, B, C]
+        self.bonds = torch.stack(bonds)  # [G, K, M, C]
+        self.atoms = torch.stack(changed) if atoms else None  # [G, K, V, C]
 
-    def finding(self, case: Case, output: Output, asked: Tensor | None) -> Finding:
-        """Returns what members say of one output."""
-        clean, is_value = output.read(self.clean), output.mode == "regression"
+    def finding(self, output: Output, asked: Tensor | None) -> Finding:
+        case, clean, is_value = self.case, output.read(self.clean), output.mode == "regression"
         prediction = clean.mean(0) if is_value else clean.exp().mean(0)
         wanted = asked if asked is not None or is_value else output.explained
-        explained = output.reader.choose(prediction, wanted)  # [B]
+        explained = OutputReader(output.mode, "raw", None).choose(prediction, wanted)  # [B]
         told = of_target(clean if is_value else clean.exp(), explained)
         if not is_value:  # a class by its name, or how probable it is
             is_named = output.explained is None
             prediction = prediction.log() if is_named else told.mean(0).unsqueeze(1)
-
         unit: Unit = "value" if is_value else "odds"
 
         def judged(raw: Tensor, home: Tensor) -> tuple[Tensor, ...]:
@@ -207,18 +184,12 @@ class _Answers:
             own = torch.stack([one.mean(0) if is_value else outweighing(one) for one in fall])
             size = clean.abs().amax((0, 2))
             loss = merge_equal(own.mean(0), home, size)
-            score = scores_of(loss, unit)
             agreement = (own.sign() == own.mean(0).sign()).float().mean(0)
-            return score, loss, merge_equal(own.std(0), home, size), agreement
+            return scores_of(loss, unit), loss, merge_equal(own.std(0), home, size), agreement
 
         score, loss, spread, bond_agreement = judged(self.bonds, case.bonds.batch)
-        out = replace(
-            scores_only(case, score, explained, prediction),
-            bond_loss=loss,
-            bond_change=loss,
-            bond_stderr=spread,
-            unit=unit,
-        )
+        out = scores_only(case, score, explained, prediction)
+        out = replace(out, bond_loss=loss, bond_change=loss, bond_stderr=spread, unit=unit)
         atom_agreement = None
         if self.atoms is not None:
             score, loss, spread, atom_agreement = judged(self.atoms, case.batch.batch)

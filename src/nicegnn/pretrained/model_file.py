@@ -18,7 +18,7 @@ from nicegnn.explain.nice import NICE
 from nicegnn.intervention.background import Background
 from nicegnn.molecule.domain import Domain
 from nicegnn.molecule.featurizers import FEATURIZERS, Featurizer
-from nicegnn.store import check_tensors, load_tensors, save_tensors, tensors_below
+from nicegnn.store import load_tensors, save_tensors, tensors_below
 from nicegnn.target.frozen_model import fingerprint
 from nicegnn.target.output import Mode
 from nicegnn.target.zoo import GraphClassifier, make_model
@@ -27,13 +27,11 @@ EXPLAINER_ENDING = ".nice.safetensors"  # of an explainer that was fitted, besid
 _VERSION = 2  # of files of models
 
 Task = Literal["classification", "binary", "regression"]
-MODES: dict[Task, Mode] = {  # how outputs are read, see `Target`
-    "classification": "multiclass",
-    "binary": "binary",
-    "regression": "regression",
-}
+#: How outputs are read, see `Target`.
+MODES: dict[Task, Mode] = {"classification": "multiclass", "binary": "binary"}
+MODES["regression"] = "regression"
 
-LEARNED = 0.9  # share of molecules on which models are right that have learned their rule
+_LEARNED = 0.9  # share of molecules on which models are right that have learned their rule
 
 
 @dataclass(frozen=True)
@@ -54,19 +52,10 @@ class ModelCard(Settings):
     test: dict[str, float] = field(default_factory=dict)  # quality on the test part
     baseline: dict[str, float] = field(default_factory=dict)  # of always the same answer, there
 
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        if self.task == "regression" and self.classes:
-            raise ConfigError(f"`classes` must be empty for a regression (got {self.classes}).")
-
     @property
     def is_often_wrong(self) -> bool:
-        """Whether it is right on less of held-out molecules than models that trust was checked on.
-
-        Verdicts were checked on models that had learned their rule (docs/trust.md).
-        """
-        right = self.test.get("balanced_accuracy", self.test.get("accuracy", 1.0))
-        return right < LEARNED
+        """Whether it is right on fewer held-out molecules than models that trust was checked on."""
+        return self.test.get("balanced_accuracy", self.test.get("accuracy", 1.0)) < _LEARNED
 
     def class_name(self, number: int) -> str:
         """Returns the name of a class, or its number where it has none."""
@@ -82,9 +71,8 @@ class ModelCard(Settings):
             "mae": "mean error {:.2f}",
         }
         quality = [text.format(self.test[k]) for k, text in shown.items() if k in self.test]
-        plain = [
-            shown[k].format(self.baseline[k]) for k in ("accuracy", "mae") if k in self.baseline
-        ]
+        known = [key for key in ("accuracy", "mae") if key in self.baseline]
+        plain = [shown[key].format(self.baseline[key]) for key in known]
         line = self.question or f"{self.task} by {self.name}"
         if quality:
             line += f" ({', '.join(quality)} on held-out molecules"
@@ -116,8 +104,7 @@ def save_model(
 ) -> None:
     """Writes a reference model and what belongs to it to one file; no code is stored.
 
-    Args:
-        labels: cards of the outputs of a model with several labels.
+    ``labels`` are cards of the outputs of a model with several labels.
     """
     description = {
         "kind": "model",
@@ -139,22 +126,22 @@ def load_file(path: str | Path, device: str | torch.device = "cpu", label: str =
     """Returns the model of a file, with the explainer that was fitted for it and lies beside it.
 
     Without such an explainer, NICE with the background of the model explains it. Of a model with
-    several labels one is meant, by default the first. A file that lacks a part, or has a wrong one,
-    is refused.
+    several labels one is meant, by default the first.
     """
     path = Path(path)
     tensors, held = load_tensors(path, "model")
     if held.get("version") != _VERSION:
-        raise StoreError(
-            f"{path} must hold a model of version {_VERSION} (got version {held.get('version')}). "
-            "Train it again with `nicegnn train`."
-        )
+        found = held.get("version")
+        raise StoreError(f"{path} must be of version {_VERSION} (got {found}). Train it again.")
     try:
         with torch.random.fork_rng(devices=[]):  # new layers draw weights; they are replaced
             model = make_model(held["architecture"], **held["settings"])
         card = ModelCard.from_dict(held["card"])
         check_choice("featurizer", card.featurizer, FEATURIZERS)
-        own = held.get("labels") or {}  # files of before have none
+        weights, own = tensors_below(tensors, "model"), held.get("labels") or {}  # older: none
+        model.load_state_dict(weights)
+        if not all(bool(value.isfinite().all()) for value in weights.values()):
+            raise ValueError("weights that are not finite")
         labels = {name: ModelCard.from_dict(one) for name, one in own.items()}
         if labels and len(labels) != model.head.out_features:
             raise ValueError(f"{model.head.out_features} outputs for {len(labels)} labels")
@@ -167,18 +154,12 @@ def load_file(path: str | Path, device: str | torch.device = "cpu", label: str =
             f"{path} is damaged: a part of it is missing or wrong "
             f"({type(error).__name__}: {' '.join(str(error).split())}). Train it again."
         ) from error
-    weights, background = tensors_below(tensors, "model"), parts.get("background")
-    check_tensors(path, weights, model.state_dict(), type(model).__name__)
-    model.load_state_dict(weights)
+    background = parts.get("background")
     if background is not None and background.model != fingerprint(model):
-        raise StoreError(
-            f"{path} is damaged: its background was recorded with other weights. Train it again."
-        )
+        raise StoreError(f"{path} is damaged: its background is of other weights. Train it again.")
     if label and label not in labels:
-        raise ConfigError(
-            f"`model` must name a label of {path} after the colon: one of {tuple(labels)} (got "
-            f"{label!r})."
-        )
+        known = tuple(labels)
+        raise ConfigError(f"`model` must name a label of {path}: one of {known} (got {label!r}).")
     fitted = path.with_name(path.name.removesuffix(".safetensors") + EXPLAINER_ENDING)
     if labels:
         label = label or next(iter(labels))
@@ -186,11 +167,9 @@ def load_file(path: str | Path, device: str | torch.device = "cpu", label: str =
         if background is not None:
             background = parts["background"] = replace(background, model=fingerprint(model))
     model.to(device).eval().__dict__["featurizer"] = card.featurizer  # explainers take SMILES
-    explainer: Explainer
+    explainer = NICE(model, background=background, mode=MODES[card.task])
     if fitted.is_file() and not labels:
         explainer = NICE.load(fitted, model)
-    else:
-        explainer = NICE(model, background=background, mode=MODES[card.task])
     origin = {"model": fingerprint(model), "featurizer": card.featurizer}
     featurizer = FEATURIZERS[card.featurizer]
     return Pretrained(model, explainer, featurizer, card, origin, **parts, cards=labels)

@@ -1,8 +1,6 @@
 """Where blocks of molecules are explained: in this process, in worker processes, or on Ray.
 
-An engine is given a stream of blocks and a function that explains a block and writes its shard, and
-yields what that returns, in the order of ending. A block whose worker dies is given to another one,
-so the function must give the same result each time and write it whole or not at all.
+The block of a worker that dies is done again, so work must write the same, whole or not at all.
 """
 
 from __future__ import annotations
@@ -19,7 +17,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from itertools import chain, islice
 from multiprocessing.connection import Connection, wait
-from typing import Any, TypeVar
+from typing import Any
 
 import torch
 
@@ -47,8 +45,7 @@ class Block:
         return f"rows {self.records[0].row} to {self.records[-1].row}"
 
 
-Done = TypeVar("Done")
-Work = Callable[[Block], Done]  # must be picklable where there are several processes
+Work = Callable[[Block], int]  # must be picklable where there are several processes
 
 
 class WorkerError(NicegnnError, RuntimeError):
@@ -56,8 +53,8 @@ class WorkerError(NicegnnError, RuntimeError):
 
 
 def do_all(
-    blocks: Iterable[Block], work: Work[Done], config: EngineConfig, num: int, device: str
-) -> Iterator[Done]:
+    blocks: Iterable[Block], work: Work, config: EngineConfig, num: int, device: str
+) -> Iterator[int]:
     """Does the work of all blocks, which hold `num` molecules, where the settings say."""
     on_gpu = device.startswith("cuda")
     if config.ray:
@@ -67,7 +64,7 @@ def do_all(
     return here(blocks, work) if number == 1 else in_processes(blocks, work, number)
 
 
-def here(blocks: Iterable[Block], work: Work[Done]) -> Iterator[Done]:
+def here(blocks: Iterable[Block], work: Work) -> Iterator[int]:
     """Does one block after the other in this process, with one thread, as workers do."""
     threads = torch.get_num_threads()
     torch.set_num_threads(1)
@@ -77,7 +74,7 @@ def here(blocks: Iterable[Block], work: Work[Done]) -> Iterator[Done]:
         torch.set_num_threads(threads)
 
 
-def in_processes(blocks: Iterable[Block], work: Work[Done], workers: int) -> Iterator[Done]:
+def in_processes(blocks: Iterable[Block], work: Work, workers: int) -> Iterator[int]:
     """Does blocks in worker processes of this machine; a worker that dies is replaced."""
     waiting, deaths = iter(blocks), Counter[int]()
     idle, busy = [_Worker(work) for _ in range(workers)], dict[Any, tuple[_Worker, Block]]()
@@ -100,29 +97,30 @@ def in_processes(blocks: Iterable[Block], work: Work[Done], workers: int) -> Ite
                     if deaths[block.number] == MOST_DEATHS:
                         raise WorkerError(
                             f"A worker must survive {block.rows} of the input (got {MOST_DEATHS} "
-                            f"workers that died, the last with code {code}). Is the memory full? "
-                            "Use fewer --workers or a smaller --shard-size, or leave these "
-                            "molecules out."
+                            f"that died, the last with code {code}). Use fewer --workers or a "
+                            "smaller --shard-size, or leave these molecules out."
                         ) from None
                     idle.append(_Worker(work))
                     waiting = chain([block], waiting)
                 else:
                     idle.append(worker)
-                    yield _checked(answer)
+                    if isinstance(answer, NicegnnError):
+                        raise answer
+                    yield answer
     finally:
         for worker, _ in busy.values():
             worker.process.terminate()  # it tidies up; idle ones end with their pipe
-        crew = [*idle, *(worker for worker, _ in busy.values())]
-        for worker in crew:
+            idle.append(worker)
+        for worker in idle:
             worker.pipe.close()
-        for worker in crew:
+        for worker in idle:
             worker.end()
 
 
 class _Worker:
     """A process at the other end of a pipe. It ends when the pipe does, also if we are killed."""
 
-    def __init__(self, work: Work[Any]) -> None:
+    def __init__(self, work: Work) -> None:
         context = multiprocessing.get_context("spawn")
         self.pipe, theirs = context.Pipe()
         self.process = context.Process(target=_serve, args=(theirs, work), daemon=True)
@@ -130,7 +128,6 @@ class _Worker:
         theirs.close()  # else we would not hear that it died
 
     def end(self) -> int | None:
-        """Waits until the process is gone, for a while; returns its exit code."""
         self.pipe.close()
         self.process.join(_PATIENCE)
         if self.process.is_alive():
@@ -139,8 +136,7 @@ class _Worker:
         return self.process.exitcode
 
 
-def _serve(pipe: Connection[Any, Any], work: Work[Any]) -> None:
-    """What a worker does until its pipe is closed."""
+def _serve(pipe: Connection[Any, Any], work: Work) -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the process that started us
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))  # half-written files are removed
     with suppress(EOFError, OSError):
@@ -148,7 +144,7 @@ def _serve(pipe: Connection[Any, Any], work: Work[Any]) -> None:
             pipe.send(_safely(work, pipe.recv()))
 
 
-def _safely(work: Work[Any], block: Block) -> Any:
+def _safely(work: Work, block: Block) -> int | NicegnnError:
     """Returns what the work returns, or its error in a form that can travel."""
     torch.set_num_threads(1)
     try:
@@ -159,26 +155,14 @@ def _safely(work: Work[Any], block: Block) -> Any:
         return WorkerError("".join(traceback.format_exception(error)))
 
 
-def _checked(answer: Any) -> Any:
-    if isinstance(answer, NicegnnError):
-        raise answer
-    return answer
-
-
 def on_ray(
-    blocks: Iterable[Block], work: Work[Done], config: EngineConfig, gpus: float = 0.0
-) -> Iterator[Done]:
-    """Does every block as a Ray task; if its worker or node dies, Ray repeats it some times.
-
-    All nodes must see the input's model files and the output folder under the same path. Each
-    worker process loads the model once, since Ray keeps it for further tasks. Blocks are taken when
-    there is room, so that a long stream of them is never in memory.
-    """
+    blocks: Iterable[Block], work: Work, config: EngineConfig, gpus: float = 0.0
+) -> Iterator[int]:
+    """Does every block as a Ray task; if its worker dies, Ray repeats it. All nodes share paths."""
     with _connected(config) as ray:
         needs = {"num_cpus": 1, "num_gpus": gpus, "max_retries": MOST_RETRIES, "max_calls": 0}
         task, sent = ray.remote(**needs)(_safely), ray.put(work)  # sent once, not with each task
-        cpus = max(1, int(ray.cluster_resources().get("CPU", 1)))
-        most = config.workers or 2 * cpus  # so that none waits for a block
+        most = config.workers or 2 * max(1, int(ray.cluster_resources().get("CPU", 1)))
         waiting, running = iter(blocks), dict[Any, Block]()
         while True:
             running |= {task.remote(sent, b): b for b in islice(waiting, most - len(running))}
@@ -192,10 +176,11 @@ def on_ray(
                 said = str(error).strip().partition("\n")[0].strip(" .")
                 raise WorkerError(
                     f"Ray must do {block.rows} of the input (got {said}, after {MOST_RETRIES} "
-                    "retries). Look at the cluster and run the same command again, or leave these "
-                    "molecules out."
+                    "retries). Run the same command again, or leave these molecules out."
                 ) from error
-            yield _checked(answer)
+            if isinstance(answer, NicegnnError):
+                raise answer
+            yield answer
 
 
 @contextmanager
@@ -205,19 +190,18 @@ def _connected(config: EngineConfig) -> Iterator[Any]:
     if ray.is_initialized():
         yield ray
         return
-    address = config.ray
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")  # nothing is sent anywhere
     settings: dict[str, Any] = {"logging_level": "ERROR", "log_to_driver": False}
-    if address == "local":
+    if config.ray == "local":
         settings |= {"num_cpus": config.workers or None, "include_dashboard": False}
-    host, _, port = address.rpartition("://")[2].rpartition(":")
+    host, _, port = config.ray.rpartition("://")[2].rpartition(":")
     try:
         if host and port.isdecimal():  # if nobody listens there, Ray tries for many minutes
             socket.create_connection((host, int(port)), timeout=_PATIENCE).close()
-        ray.init(address=address, **settings)
+        ray.init(address=config.ray, **settings)
     except (OSError, ValueError) as error:
         raise ConfigError(
-            f"`address` must be that of a running Ray cluster, auto, or local (got {address!r}:"
+            f"`address` must be that of a running Ray cluster, auto, or local (got {config.ray!r}:"
             f" {error}). Start one with `ray start --head`."
         ) from error
     try:

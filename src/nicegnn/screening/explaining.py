@@ -1,13 +1,9 @@
-"""Records of molecules in, rows of scores out: the pure part of a screening.
-
-Every record of the input has exactly one row, see `tables.ROW`.
-"""
+"""Records of molecules in, rows of scores out: the pure part of a screening."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
-from functools import partial
+from collections.abc import Sequence
 from typing import Any
 
 import torch
@@ -28,7 +24,6 @@ from nicegnn.screening.reading import Record
 from nicegnn.screening.settings import MOST_ATOMS, RunConfig
 from nicegnn.screening.tables import ATOMS, ENSEMBLE, NOTES, OUTPUTS, ROW, TRUST, Row, own_names
 
-_EXPLAIN, _DRAW = 1.5, 1.3  # seconds for so many atoms, on one core
 Read = tuple[list[Row], Data]  # rows to fill, one for each output, and the graph of the molecule
 
 
@@ -37,19 +32,17 @@ class TooLarge(MoleculeError):
 
 
 def explain_rows(records: Sequence[Record], subject: Pretrained, config: RunConfig) -> list[Row]:
-    """Returns the row of each record, in their order.
-
-    An ensemble gives each record a row for each of its outputs, one below the other.
-    """
+    """Returns the row of each record in their order, of an ensemble one for each output."""
     own, explainer = own_names(records[0].values if records else ()), subject.explainer
-    more = [*ENSEMBLE, *explainer.columns] if isinstance(explainer, Ensemble) else []
-    rows: list[Row] = []
-    read: list[Read] = []
+    more, number = list[str](), 1
+    if isinstance(explainer, Ensemble):
+        more, number = [*ENSEMBLE, *explainer.columns], len(explainer.outputs)
+    rows, read = list[Row](), list[Read]()
     for record in records:
         row: Row = dict.fromkeys([*ROW, *ATOMS, *more])
         row |= {"row": record.row, "id": record.id, "smiles": record.smiles[:MOST_LETTERS]}
         row |= {own[name]: value for name, value in record.values.items()}
-        copies = [dict(row) for _ in range(num_outputs(subject))]
+        copies = [dict(row) for _ in range(number)]
         rows += copies
         try:
             read.append((copies, graph_of(record, subject.featurizer, config.max_atoms)))
@@ -62,11 +55,7 @@ def explain_rows(records: Sequence[Record], subject: Pretrained, config: RunConf
 
 
 def graph_of(record: Record, featurizer: Featurizer, max_atoms: int = MOST_ATOMS) -> Data:
-    """Returns the graph of a record, or raises `MoleculeError`.
-
-    Only graphs whose nodes are the atoms of the SMILES are taken, so that a score belongs to the
-    atom it is told of.
-    """
+    """Returns the graph of a record, or raises `MoleculeError`; its nodes must be the atoms."""
     if record.problem:
         raise MoleculeError(record.problem)
     try:
@@ -78,11 +67,9 @@ def graph_of(record: Record, featurizer: Featurizer, max_atoms: int = MOST_ATOMS
     except Exception as error:  # the user's own featuriser
         raise MoleculeError(f"The featuriser raised {type(error).__name__}: {error}") from error
     if graph.num_nodes > max_atoms:
-        times = graph.num_nodes / MOST_ATOMS
         raise TooLarge(
-            f"A molecule must have at most {max_atoms:,} atoms (got {graph.num_nodes:,}). It takes "
-            f"about {_EXPLAIN * times:.0f} s to explain and {_DRAW * times**3:,.0f} s to draw. "
-            "Explain a part of it, or use `nicegnn explain --max-atoms`."
+            f"A molecule must have at most {max_atoms:,} atoms (got {graph.num_nodes:,}). Explain "
+            "a part of it, or use `nicegnn explain --max-atoms`, which may take long."
         )
     return graph
 
@@ -97,30 +84,27 @@ def _explain(read: Sequence[Read], subject: Pretrained, config: RunConfig) -> No
         for row in read[0][0] if len(read) == 1 else ():
             row["reason"] = f"The explainer raised {type(error).__name__}: {error}"
         return
-    for place, (card, out, more) in enumerate(found):
+    for place, (card, out, several) in enumerate(found):
         for number, ((rows, _), part) in enumerate(zip(read, out.split(), strict=True)):
-            rows[place] |= _cells(part, rows[place]["smiles"], card, subject.domain) | more(number)
+            rows[place] |= _cells(part, rows[place]["smiles"], card, subject.domain)
+            rows[place] |= {} if several is None else _of_several(several, number)
 
 
 def answers(
     subject: Pretrained, graphs: Sequence[Data], config: RunConfig
-) -> list[tuple[ModelCard, Explanation, Callable[[int], Row]]]:
-    """Returns card and explanation of each output, and what a row tells beside, by its number."""
+) -> list[tuple[ModelCard, Explanation, Finding | None]]:
+    """Returns card and explanation of each output, and what else an ensemble found."""
     explainer = subject.explainer
     if isinstance(explainer, Ensemble):
         return [
-            (
-                subject.cards.get(one.output.name, subject.card),
-                one.explanation,
-                partial(_of_several, one),
-            )
+            (subject.cards.get(one.output.name, subject.card), one.explanation, one)
             for one in explainer.findings(graphs, atoms=config.atoms)
         ]
     words: dict[str, Any] = {}  # methods other than NICE know none of them
     if isinstance(explainer, NICE):
         words = {"atoms": config.atoms, "student": config.student == "yes"}
     out = explainer.explain(graphs, seed=config.model.seed, **words)
-    return [(subject.card, out, lambda number: {})]
+    return [(subject.card, out, None)]
 
 
 def _of_several(found: Finding, number: int) -> Row:
@@ -135,16 +119,8 @@ def _of_several(found: Finding, number: int) -> Row:
     }
 
 
-def num_outputs(subject: Pretrained) -> int:
-    """Returns how many rows a molecule has."""
-    return len(subject.explainer.outputs) if isinstance(subject.explainer, Ensemble) else 1
-
-
 def _cells(out: Explanation, smiles: str, card: ModelCard, domain: Domain | None) -> Row:
-    """Returns what a row tells of an explained molecule.
-
-    `OUTPUTS` are the probabilities of all classes, or the value.
-    """
+    """Returns what a row tells of a molecule; `OUTPUTS` are probabilities, or the value."""
     trust, is_value = out.trust, card.task == "regression"
     near = Nearness() if domain is None else domain.nearness(parse_smiles(smiles))
     verdict = "not checked" if trust is None else trust.verdicts[0]

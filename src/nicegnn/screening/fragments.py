@@ -1,27 +1,20 @@
 """What a chemist calls the bonds of a molecule: the groups and rings that they belong to.
 
-Groups are those of ``groups.toml``. Every bond has one name: that of the most specific group that
-claims it, else that of its ring, else what it joins.
+Every bond has one name: of the most specific group that claims it, its ring, or what it joins.
 """
 
 from __future__ import annotations
 
 import tomllib
-from collections.abc import Mapping
-from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
-from typing import TYPE_CHECKING, Any
+from typing import Any, NamedTuple
 
 from nicegnn.errors import ConfigError
 from nicegnn.molecule.smiles import require_rdkit
 
-if TYPE_CHECKING:
-    from rdkit.Chem import Mol
 
-
-@dataclass(frozen=True)
-class Group:
+class Group(NamedTuple):
     """A named group, and how its bonds are found."""
 
     pattern: Any  # RDKit query
@@ -30,32 +23,21 @@ class Group:
 
 
 @cache
-def _tables() -> Mapping[str, Any]:
-    text = files("nicegnn.screening").joinpath("groups.toml").read_text(encoding="utf-8")
-    return tomllib.loads(text)
-
-
-@cache
-def named_groups() -> Mapping[str, Group]:
-    """Returns the groups of ``groups.toml`` by name, the most specific first."""
-    return {
-        name: Group(_pattern(name, smarts), name in _tables()["whole"], table == "groups")
+def _named() -> tuple[dict[str, Group], dict[str, Any]]:
+    """Returns the groups of ``groups.toml``, the most specific first, and the patterns of rings."""
+    told = tomllib.loads((files("nicegnn.screening") / "groups.toml").read_text(encoding="utf-8"))
+    groups = {
+        name: Group(_pattern(name, smarts), name in told["whole"], table == "groups")
         for table in ("groups", "outside rings")
-        for name, smarts in _tables()[table].items()
+        for name, smarts in told[table].items()
     }
-
-
-@cache
-def _ring_patterns() -> Mapping[str, Any]:
-    named = _tables()["rings"].items()
-    return {f"{name} ring": _pattern(name, smarts) for name, smarts in named}
+    return groups, {f"{name} ring": _pattern(name, one) for name, one in told["rings"].items()}
 
 
 def find_patterns(words: tuple[str, ...]) -> dict[str, Any]:
     """Returns the patterns of words such as ``amide=NC=O``; a name of a group stands for itself."""
-    named = {name: group.pattern for name, group in named_groups().items()}
-    named |= _ring_patterns()
-    patterns = {}
+    groups, rings = _named()
+    named, patterns = {**{name: group.pattern for name, group in groups.items()}, **rings}, {}
     for word in words:
         name, _, smarts = word.partition("=")
         if not smarts and name not in named:
@@ -74,7 +56,7 @@ def _pattern(name: str, smarts: str) -> Any:
     return pattern
 
 
-def groups_in(mol: Mol) -> list[tuple[str, tuple[int, ...], set[int]]]:
+def groups_in(mol: Any) -> list[tuple[str, tuple[int, ...], set[int]]]:
     """Returns name, atoms and bonds of the groups in a molecule, the most specific first.
 
     A group claims the bonds of its pattern that no group before it has: no aromatic ones, and those
@@ -83,43 +65,33 @@ def groups_in(mol: Mol) -> list[tuple[str, tuple[int, ...], set[int]]]:
     """
     taken: set[int] = set()
     groups = []
-    for name, group in named_groups().items():
+    for name, group in _named()[0].items():
         edges = [(b.GetBeginAtomIdx(), b.GetEndAtomIdx()) for b in group.pattern.GetBonds()]
         for match in mol.GetSubstructMatches(group.pattern):
             inside = [mol.GetBondBetweenAtoms(match[u], match[v]) for u, v in edges]
             inside += mol.GetAtomWithIdx(match[0]).GetBonds() if group.first_counts else ()
             claimed = {
-                bond.GetIdx(): any(one.GetAtomicNum() != 6 for one in _ends(bond))
+                bond.GetIdx(): {bond.GetBeginAtom().GetSymbol(), bond.GetEndAtom().GetSymbol()}
                 for bond in inside
                 if not bond.GetIsAromatic() and (group.in_rings or not bond.IsInRing())
             }
             new = claimed.keys() - taken
-            if new and not any(is_polar for bond, is_polar in claimed.items() if bond in taken):
+            if new and all(claimed[bond] == {"C"} for bond in claimed.keys() & taken):
                 groups.append((name, match, new))
                 taken |= new
     return groups
 
 
-def _ends(bond: Any) -> tuple[Any, Any]:
-    return bond.GetBeginAtom(), bond.GetEndAtom()
-
-
-def bond_groups(mol: Mol) -> list[str]:
-    """Returns the name of each bond: its group, its ring, or what it joins.
-
-    >>> from nicegnn.molecule.smiles import parse_smiles
-    >>> bond_groups(parse_smiles("CCOC(=O)c1ccccc1"))[:5]
-    ['carbon chain', 'ester', 'ester', 'ester', 'ester']
-    """
+def bond_groups(mol: Any) -> list[str]:
+    """Returns the name of each bond: its group, its ring, or what it joins."""
     groups = groups_in(mol)
     rings = [frozenset(ring) for ring in mol.GetRingInfo().AtomRings()]
     system_of: dict[int, frozenset[int]] = {}  # atom to all atoms of its fused rings
     for ring in rings:
         joined = ring.union(*(system_of.get(atom, ()) for atom in ring))
         system_of |= dict.fromkeys(joined, joined)
-    known: dict[frozenset[int], str] = {}
-    wanted = {*rings, *system_of.values()}
-    for name, pattern in _ring_patterns().items() if wanted else ():
+    known, wanted = dict[frozenset[int], str](), {*rings, *system_of.values()}
+    for name, pattern in _named()[1].items() if wanted else ():
         for match in mol.GetSubstructMatches(pattern):
             if frozenset(match) in wanted:
                 known.setdefault(frozenset(match), name)
@@ -140,19 +112,18 @@ def bond_groups(mol: Mol) -> list[str]:
         held = sorted(holder[end] for end in ends if end in holder)
         around = sorted(of_ring[ring] for ring in rings if ends <= ring)
         if around:
-            system = known.get(system_of[min(ends)])
-            name = system or " and ".join(around)
+            name = known.get(system_of[min(ends)]) or " and ".join(around)
             name = name if len(around) == 1 else f"fusion bond of {name}"
         elif held:
             name = f"chain on {held[0]}" if len(held) == 1 else f"link between {' and '.join(held)}"
         else:
-            symbols = sorted(atom.GetSymbol() for atom in _ends(bond))
+            symbols = sorted((bond.GetBeginAtom().GetSymbol(), bond.GetEndAtom().GetSymbol()))
             name = "carbon chain" if symbols == ["C", "C"] else f"{'-'.join(symbols)} bond"
         names[bond.GetIdx()] = name
     return [names[number] for number in range(mol.GetNumBonds())]
 
 
-def _by_size(mol: Mol, ring: frozenset[int]) -> str:
+def _by_size(mol: Any, ring: frozenset[int]) -> str:
     """Returns what a ring without a name is: its size, its elements, whether it is aromatic."""
     atoms = [mol.GetAtomWithIdx(atom) for atom in ring]
     kind = "aromatic " if all(atom.GetIsAromatic() for atom in atoms) else ""

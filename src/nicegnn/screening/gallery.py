@@ -1,17 +1,15 @@
-"""Pictures of explained molecules on one scale, and a page of them that needs nothing from outside.
-
-The page draws the molecules that are on the screen alone, so thousands stay quick to sort and
-filter.
-"""
+"""Pictures of explained molecules on one scale, and a page of them that needs nothing else."""
 
 from __future__ import annotations
 
 import json
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
+from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
+from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
 from nicegnn.explain.pictures import LEGENDS
@@ -20,13 +18,11 @@ from nicegnn.molecule.domain import INSIDE, UNKNOWN
 from nicegnn.molecule.drawing import Panel, draw_panels
 from nicegnn.molecule.picture import Palette, Picture
 from nicegnn.pretrained.model_file import ModelCard
-from nicegnn.screening.rendering import render
 from nicegnn.screening.tables import TRUST, Row, bonds_in, ends_in, molecule_of, own_columns
 from nicegnn.store import write_text
 
 CARD = (240, 180)  # pixels of a picture on a card, or in a spreadsheet
 Scale = dict[tuple[str, str], float]  # score of the full colour, by endpoint and unit
-_SHOWN = 3  # bonds that are named beside a picture
 
 
 def scale_of(rows: Iterable[Row]) -> Scale:
@@ -48,11 +44,7 @@ def scale_key(row: Row) -> tuple[str, str]:
 def picture(
     row: Row, scale: Scale, size: tuple[int, int] = (460, 360), *, is_bare: bool = False
 ) -> Picture:
-    """Returns the picture of an explained molecule, its atoms numbered as words number them.
-
-    Args:
-        is_bare: without title, legend and background.
-    """
+    """Returns the numbered picture of an explained molecule, or it alone, without words."""
     title = "" if str(row["id"]) in ("", str(row["row"])) else f"{row['id']}: "
     title += prediction_words(row) + f", {row['status']}" * (row["status"] != "ok")
     title += ", the model may not fit" * bool(limits_of(row))
@@ -75,10 +67,7 @@ def picture(
 
 
 def prediction_words(row: Row) -> str:
-    """Returns the prediction with its probability, if it has one; never one of 0 or 100 %.
-
-    Of an ensemble it has its endpoint, spread and unit.
-    """
+    """Returns the prediction with its probability, if it has one; never one of 0 or 100 %."""
     probability = float(row["probability"])
     if math.isnan(probability) and "endpoint" in row:
         told = f"{row['endpoint']}: {row['prediction']} ± {row['spread']}"
@@ -103,19 +92,25 @@ def limits_of(row: Row) -> str:
     return "" if row["applicability"] in (INSIDE, UNKNOWN) else str(row["applicability"])
 
 
-def write_gallery(
-    path: Path,
-    items: Sequence[dict[str, Any]],
-    card: ModelCard,
-    scale: Scale,
-    num_all: int,
-    asked: Sequence[str],
-) -> None:
-    """Writes the page of some of `num_all` molecules, each as `item_of` tells of it.
+def render(template: str, **values: Any) -> str:
+    """Returns a page of the folder ``page``; ``asset(name)`` in it stands for a style or script."""
+    folder = files("nicegnn.screening") / "page"
+    made = Environment(
+        loader=PackageLoader("nicegnn.screening", "page"),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        keep_trailing_newline=True,
+    )
+    made.globals["asset"] = lambda name: Markup((folder / name).read_text(encoding="utf-8"))
+    return made.get_template(template).render(**values)
 
-    Args:
-        asked: substructures that cards name.
-    """
+
+def write_gallery(
+    path: Path, items: list[Row], card: ModelCard, scale: Scale, num_all: int, asked: list[str]
+) -> None:
+    """Writes the page of some of `num_all` molecules, each as `item_of` tells of it."""
     data = json.dumps(items, separators=(",", ":"), ensure_ascii=False).replace("<", "\\u003c")
     statuses = [*dict.fromkeys(one for item in items for one in item["status"].split(", "))]
     legends = []  # bars of colours alone, each with the endpoint that it is for
@@ -136,12 +131,8 @@ def write_gallery(
     write_text(path, page)
 
 
-def item_of(row: Row, card: ModelCard, scale: Scale, asked: Mapping[str, Any]) -> dict[str, Any]:
-    """Returns what a card tells of a molecule.
-
-    Args:
-        asked: substructures to name, with their patterns.
-    """
+def item_of(row: Row, card: ModelCard, scale: Scale, asked: Mapping[str, Any]) -> Row:
+    """Returns what a card tells of a molecule; `asked` are patterns of substructures to name."""
     mol, bonds = molecule_of(row), sorted(bonds_in(row), key=lambda bond: int(bond["rank"]))
     has = [name for name, pattern in asked.items() if mol.HasSubstructMatch(pattern)]
     probability = float(row["probability"])
@@ -154,6 +145,6 @@ def item_of(row: Row, card: ModelCard, scale: Scale, asked: Mapping[str, Any]) -
         "limits": limits_of(row),
         "own": [f"{name}: {row[name]}" for name in own_columns(row) if row[name]],
         "groups": has + sorted({bond["groups"] for bond in bonds} - asked.keys()),
-        "best": [f"{b['name']}: {b['groups']}, {b['score']:.3g}" for b in bonds[:_SHOWN]],
+        "best": [f"{b['name']}: {b['groups']}, {b['score']:.3g}" for b in bonds[:3]],
         "drawing": picture(row, scale, CARD, is_bare=True).svg,
     }

@@ -5,74 +5,53 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
 from torch_geometric.data import Data
 
-from nicegnn.config import check_choice
 from nicegnn.errors import ConfigError, NicegnnError
 from nicegnn.explain.nice import NICE
 from nicegnn.molecule.domain import Domain
 from nicegnn.molecule.featurizers import FEATURIZERS
 from nicegnn.molecule.smiles import MoleculeError, parse_smiles, require_rdkit
 from nicegnn.molecule.splits import TEST, TRAIN, VALID, random_split, scaffold_of, scaffold_split
-from nicegnn.pretrained.model_file import (
-    EXPLAINER_ENDING,
-    MODES,
-    ModelCard,
-    one_output,
-    save_model,
-)
+from nicegnn.pretrained import model_file
 from nicegnn.progress import progress_bar
 from nicegnn.screening.explaining import graph_of
 from nicegnn.screening.loading import usable_device
-from nicegnn.screening.reading import InputError, Reader, Record, listed
+from nicegnn.screening.reading import Reader, Record, listed
 from nicegnn.screening.settings import LearnConfig, Task
 from nicegnn.seeding import SeededWeights, mix
 from nicegnn.store import write_text
-from nicegnn.target.training import (
-    TrainConfig,
-    calibration,
-    predict,
-    r_squared,
-    train_model,
-    wilson_interval,
-)
+from nicegnn.target import training
+from nicegnn.target.output import Mode
+from nicegnn.target.training import predict, r_squared
 from nicegnn.target.zoo import GraphClassifier, make_model
 
 MOST_CLASSES = 20  # different labels that are still taken for classes
 FEWEST = 20  # molecules with labels
 UNEVEN = 1.5  # classes weigh the same where the largest is so many times the smallest
 _PATIENCE = 20  # epochs without improvement before training ends; after half the rate is halved
-Reject = tuple[Record, str]  # and why it was left out
-_WEIGHED = "Classes of different size weighed the same in training."
 
 
-@dataclass(frozen=True)
-class Learned:
-    """A trained model with its cards, one for each label, and what was left out."""
+class Learned(NamedTuple):
+    """A trained model, and what was left out."""
 
     model: GraphClassifier
-    cards: dict[str, ModelCard]
-    rejects: list[Reject]
+    cards: dict[str, model_file.ModelCard]  # of each label
+    rejects: list[tuple[Record, str]]  # and why each was left out
     files: list[Path]  # the model, its cards, and a student
 
 
-@dataclass(frozen=True)
-class _Label:
-    """A column of labels: how its cells become numbers."""
+class _Label(NamedTuple):
+    """A column of labels; one of values has no classes."""
 
     name: str
-    cells: tuple[str, ...] = ()  # those of the classes, by number; empty for values
+    cells: tuple[str, ...] = ()  # those of the classes, by number
     classes: tuple[str, ...] = ()  # names of the classes
-
-    def number(self, cell: str) -> float | None:
-        """Returns the class or the value in a cell; None for no number."""
-        return self.cells.index(cell) if self.cells else _number(cell)
 
 
 def learn(
@@ -80,21 +59,26 @@ def learn(
 ) -> Learned:
     """Trains a model on the labels of a file, judges it on held-out molecules, and saves both.
 
-    The file `out` holds weights, cards and a background of training molecules; cards also stand
-    beside it as TOML, and a student as a file that ends in ``.nice.safetensors``.
+    Beside the file `out` stand its cards as TOML, and a student in ``.nice.safetensors``.
     """
     out, device = Path(out), usable_device(config.device)
     task, labels, graphs, rejects = _read(reader, config, progress)
-    several, parts = len(labels) > 1, _split(graphs, config)
+    several, stem = len(labels) > 1, out.name.removesuffix(".safetensors")
+    chem, smiles = require_rdkit(), [graph.smiles for graph in graphs]
+    # those that differ in stereo alone stay together
+    flat = [chem.MolToSmiles(parse_smiles(one), isomericSmiles=False) for one in smiles]
+    parts = random_split(flat, config.seed)
+    if config.split == "scaffold":
+        parts = scaffold_split(map(scaffold_of, flat))
     train, valid, test = (
-        [graph for graph, part in zip(graphs, parts, strict=True) if part == code]
+        [graph for graph, part in zip(graphs, parts.tolist(), strict=True) if part == code]
         for code in (TRAIN, VALID, TEST)
     )
     if not (train and valid and test):
         raise ConfigError(
-            f"`split` must leave molecules to train, to validate and to test (got "
+            "`split` must leave molecules to train, to validate and to test (got "
             f"{(len(train), len(valid), len(test))} of them with {config.split!r}). Use --split "
-            "random, or more molecules of other scaffolds."
+            "random, or more molecules."
         )
     with SeededWeights(mix(config.seed, "model")):
         model = make_model(
@@ -108,25 +92,30 @@ def learn(
     same = {
         name: getattr(config, name) for name in ("learning_rate", "batch_size", "epochs", "seed")
     }
-    training = TrainConfig(**same, patience=_PATIENCE // 2, stop_after=_PATIENCE)
-    mode, is_even = "multilabel" if several else MODES[task], not several
+    settings = training.TrainConfig(**same, patience=_PATIENCE // 2, stop_after=_PATIENCE)
+    mode: Mode = "multilabel" if several else model_file.MODES[task]
+    is_even, notes = not several, [config.note] if config.note else []
     if mode == "multiclass":
         count = Counter(float(graph.y) for graph in train).values()
         is_even = max(count) <= UNEVEN * min(count)
-    words: dict[str, Any] = {"mode": mode, "balanced": not is_even, "progress": progress}
-    train_model(model, train, valid, training, **words)
-    stem, cards = out.name.removesuffix(".safetensors"), {}
-    notes = [config.note, "" if is_even else _WEIGHED]
+    settled = {"balanced": not is_even, "progress": progress}
+    training.train_model(model, train, valid, settings, mode=mode, **settled)
+    notes += [] if is_even else ["Classes of different size weighed the same in training."]
     notes += [f"One of {len(labels)} labels: {', '.join(config.label)}."] if several else []
+    cards = dict[str, model_file.ModelCard]()
     for number, label in enumerate(labels):
-        own: Task = "binary" if several else task
-        known, seen = (_known(some, number) if several else some for some in (train, test))
-        one = one_output(model, number) if several else model
-        measured, baseline = judge(one, known, seen, own)
-        cards[label.name] = ModelCard(
+        one, known, seen = model, train, test
+        if several:
+            one, task = model_file.one_output(model, number), "binary"
+            known, seen = _known(train, number), _known(test, number)
+        measured, baseline = (
+            {key: float(f"{value:.4g}") for key, value in told.items()}
+            for told in judge(one, known, seen, task)
+        )
+        cards[label.name] = model_file.ModelCard(
             name=f"{stem}:{label.name}" if several else stem,
             question=config.question or f"{label.name} of {reader.path.name}",
-            task=own,
+            task=task,
             classes=label.classes,
             unit=config.unit,
             featurizer=config.featurizer,
@@ -134,23 +123,24 @@ def learn(
             split=f"{config.split}, seed {config.seed}: {len(known)} train, {len(valid)} "
             f"validation, {len(seen)} test",
             architecture=f"{config.kind.upper()}, {config.num_layers} layers of "
-            f"{config.hidden_size}",
-            note=" ".join(filter(None, notes)),
+            f"{config.hidden_size}; at most {config.epochs} epochs, batches of "
+            f"{config.batch_size}, learning rate {config.learning_rate:g}",
+            note=" ".join(notes),
             doubt=_doubt(measured, baseline),
             test=measured,
             baseline=baseline,
         )
     # messages are the same in any mode
-    nice = NICE(model, background=train, mode="regression" if several else MODES[task])
+    nice = NICE(model, background=train, mode="regression" if several else model_file.MODES[task])
     domain = Domain.of([graph.smiles for graph in train])
-    first = next(iter(cards.values()))
-    save_model(out, model, first, nice.background, domain, cards if several else {})
+    first, own = next(iter(cards.values())), cards if several else None
+    model_file.save_model(out, model, first, nice.background, domain, own)
     files = [out]
     for number, card in enumerate(cards.values(), start=1):
         files.append(out.with_name(f"{stem}-{number}.toml" if several else f"{stem}.toml"))
         write_text(files[-1], card.to_toml())
     if config.teach and not several:
-        files.append(out.with_name(stem + EXPLAINER_ENDING))
+        files.append(out.with_name(stem + model_file.EXPLAINER_ENDING))
         nice.teach(train, seed=config.seed, progress=progress)
         nice.save(files[-1])
     return Learned(model, cards, rejects, files)
@@ -158,20 +148,22 @@ def learn(
 
 def _known(graphs: Sequence[Data], number: int) -> list[Data]:
     """Returns graphs whose label of this number is known, with it alone as ``y``."""
-    chosen = [graph for graph in graphs if bool(graph.y[0, number].isfinite())]
-    return [Data(**{**graph.to_dict(), "y": graph.y[0, number].long().view(1)}) for graph in chosen]
+    return [
+        Data(**{**graph.to_dict(), "y": graph.y[:, number].long()})
+        for graph in graphs
+        if bool(graph.y[0, number].isfinite())
+    ]
 
 
 def _read(
     reader: Reader, config: LearnConfig, progress: bool
-) -> tuple[Task, list[_Label], list[Data], list[Reject]]:
+) -> tuple[Task, list[_Label], list[Data], list[tuple[Record, str]]]:
     """Returns the task, the labels, the graphs and what was left out.
 
     ``y`` of a graph is ``[1]``, or ``[1, L]`` for several labels, with nan for empty cells.
     """
-    check_choice("featurizer", config.featurizer, FEATURIZERS)  # a file holds no code
     if absent := [name for name in config.label if name not in reader.values]:
-        raise InputError(
+        raise ConfigError(
             f"{reader.path} has no column {absent[0]!r} beside those of SMILES and names; it has "
             f"{listed(reader.values)}. Name one of these."
         )
@@ -181,8 +173,7 @@ def _read(
     cells = {name: {one.values[name] for one in records} - {""} for name in config.label}
     task = _task(set.union(*cells.values()), config)
     labels = [_label(name, cells[name], task, config) for name in cells]
-    graphs: list[Data] = []
-    rejects: list[Reject] = []
+    graphs, rejects = list[Data](), list[tuple[Record, str]]()
     with progress_bar("Reading", len(records), shown=progress) as advance:
         for done, record in enumerate(records, start=1):
             advance(done, "molecules")
@@ -201,18 +192,17 @@ def _read(
 
 
 def _label_tensor(record: Record, labels: Sequence[_Label]) -> Tensor:
-    cells = [record.values[label.name] for label in labels]
-    numbers = [
-        label.number(cell) if cell else None for label, cell in zip(labels, cells, strict=True)
-    ]
-    if not any(cells):
+    cells = [(label.cells, record.values[label.name]) for label in labels]
+    if not any(cell for _, cell in cells):
         raise MoleculeError(f"The cell of column {labels[0].name!r} is empty.")
     if len(labels) > 1:
-        known = [math.nan if one is None else one for one in numbers]
+        known = [of.index(cell) if cell else math.nan for of, cell in cells]
         return torch.tensor([known], dtype=torch.float)
-    if numbers[0] is None:
-        raise MoleculeError(f"{cells[0]!r} is not a number.")
-    return torch.tensor(numbers)
+    ((of, cell),) = cells
+    number = of.index(cell) if of else _number(cell)
+    if number is None:
+        raise MoleculeError(f"{cell!r} is not a number.")
+    return torch.tensor([number])
 
 
 def _task(cells: set[str], config: LearnConfig) -> Task:
@@ -257,15 +247,6 @@ def _number(text: str) -> float | None:
     return value if math.isfinite(value) else None
 
 
-def _split(graphs: Sequence[Data], config: LearnConfig) -> list[int]:
-    """Returns the part of each molecule; those that differ in stereo alone stay together."""
-    chem, smiles = require_rdkit(), [graph.smiles for graph in graphs]
-    flat = [chem.MolToSmiles(parse_smiles(one), isomericSmiles=False) for one in smiles]
-    if config.split == "random":
-        return random_split(flat, config.seed).tolist()
-    return scaffold_split(map(scaffold_of, flat)).tolist()
-
-
 def judge(
     model: GraphClassifier, train: Sequence[Data], test: Sequence[Data], task: Task
 ) -> tuple[dict[str, float], dict[str, float]]:
@@ -279,29 +260,29 @@ def judge(
         for answer in (predicted, torch.full_like(predicted, float(trained.mean()))):
             gap = (answer - wanted).double()
             rmse, mae = float(gap.square().mean().sqrt()), float(gap.abs().mean())
-            told.append(_short({"r2": r_squared(answer, wanted), "mae": mae, "rmse": rmse}))
+            told.append({"r2": r_squared(answer, wanted), "mae": mae, "rmse": rmse})
         return told[0], told[1]
-    probability = predict(model, test, mode=MODES[task]).cpu()
+    probability = predict(model, test, mode=model_file.MODES[task]).cpu()
     common = Counter(trained.tolist()).most_common(1)[0][0]
-    right, measured = probability.argmax(1) == wanted, calibration(probability, wanted)
+    right, measured = probability.argmax(1) == wanted, training.calibration(probability, wanted)
     recalled = [right[wanted == label] for label in sorted({*wanted.tolist()})]  # of each class
     z = 1.96 / math.sqrt(len(recalled))  # so that the mean of the lower ends is that of the mean
-    low = [wilson_interval(int(hits.sum()), hits.numel(), z)[0] for hits in recalled]
+    low = [training.wilson_interval(int(hits.sum()), hits.numel(), z)[0] for hits in recalled]
     recall = [float(hits.double().mean()) for hits in recalled]
     quality = {
-        "accuracy": measured.accuracy,
-        "accuracy_low": measured.interval[0],
-        "accuracy_high": measured.interval[1],
+        "accuracy": measured["accuracy"],
+        "accuracy_low": measured["interval"][0],
+        "accuracy_high": measured["interval"][1],
         "balanced_accuracy": math.fsum(recall) / len(recalled),
         "balanced_accuracy_low": math.fsum(low) / len(low),
-        "calibration_error": measured.ece,
+        "calibration_error": measured["ece"],
     }
     if probability.size(1) == len(recalled) == 2:
         score, is_one = probability[:, 1], wanted == 1
         gap = score[is_one][:, None] - score[~is_one]
         quality["auc"] = float(((gap > 0).double() + 0.5 * (gap == 0).double()).mean())
     constant = float((wanted == common).double().mean())
-    return _short(quality), _short({"accuracy": constant, "balanced_accuracy": 1 / len(recalled)})
+    return quality, {"accuracy": constant, "balanced_accuracy": 1 / len(recalled)}
 
 
 def _doubt(test: Mapping[str, float], baseline: Mapping[str, float]) -> str:
@@ -313,7 +294,3 @@ def _doubt(test: Mapping[str, float], baseline: Mapping[str, float]) -> str:
         is_better, plain = low > same, "the most frequent class"
     said = f"It is no better than {plain}: do not use it, and do not trust its explanations."
     return "" if is_better else said
-
-
-def _short(values: dict[str, Any]) -> dict[str, float]:
-    return {key: float(f"{value:.4g}") for key, value in values.items()}

@@ -1,9 +1,6 @@
 """From words to a model, its featuriser and its explainer.
 
-A model is the name of one that comes with nicegnn, a file that ``nicegnn train`` wrote (and, after
-a colon, one of its labels), ``chemprop:`` and a file of Chemprop, or ``module:name`` of the user's
-own code, which is a trained model. Nothing else is imported; files of models hold no code, for
-those of Chemprop see `pretrained.chemprop`.
+Code is imported for ``module:name`` alone; for files of Chemprop see `pretrained.chemprop`.
 """
 
 from __future__ import annotations
@@ -11,6 +8,7 @@ from __future__ import annotations
 import hashlib
 import json
 import sys
+from contextlib import suppress
 from dataclasses import replace
 from itertools import islice
 from pathlib import Path
@@ -18,15 +16,15 @@ from typing import Any
 
 import torch
 from torch import nn
-from torch_geometric.data import Data
 
+from nicegnn.config import check_choice
 from nicegnn.errors import ConfigError, GraphError, NicegnnError, TargetError
 from nicegnn.explain.nice import NICE
 from nicegnn.explain.registry import EXPLAINERS, find_entry, get_explainer
 from nicegnn.molecule.featurizers import FEATURIZERS, find_featurizer, import_named
 from nicegnn.pretrained import NAMES, Pretrained, load, load_file
 from nicegnn.pretrained.admet import ADMET, load_admet
-from nicegnn.pretrained.chemprop import CHEMPROP, load_chemprop, training_file
+from nicegnn.pretrained.chemprop import CHEMPROP, load_chemprop
 from nicegnn.pretrained.ensemble import Ensemble
 from nicegnn.pretrained.model_file import MODES, ModelCard
 from nicegnn.screening.reading import Reader
@@ -45,9 +43,7 @@ def load_words(config: ModelConfig) -> Pretrained:
     file, label = file_and_label(config.model)
     own: tuple[str, ...] = ("background", "classes", "column", "trust")
     if config.model.startswith(CHEMPROP):
-        path = Path(config.model.removeprefix(CHEMPROP))
-        source = config.background or str(training_file(path) or "")
-        config, own = config.with_(background=source), ()
+        path, own = Path(config.model.removeprefix(CHEMPROP)), ()
         words: dict[str, Any] = {"classes": config.classes, "trusted": config.trust}
         subject = load_chemprop(path, column=config.column, device=device, **words)
     elif config.model.startswith(ADMET):
@@ -74,11 +70,7 @@ def load_words(config: ModelConfig) -> Pretrained:
 
 
 def file_and_label(word: str) -> tuple[str, str]:
-    """Returns the file of a model, and the label that may be named after it.
-
-    >>> file_and_label("tox.safetensors:NR-AR")
-    ('tox.safetensors', 'NR-AR')
-    """
+    """Returns the file of a model, and the label that may be named after it and a colon."""
     file, colon, label = word.partition(".safetensors:")
     return (f"{file}.safetensors", label) if colon else (word, "")
 
@@ -89,10 +81,8 @@ def usable_device(name: str) -> torch.device:
         device = device_of(name or "cpu")
         torch.empty(0, device=device)
     except (RuntimeError, AssertionError) as error:  # PyTorch without CUDA asserts
-        raise ConfigError(
-            f"`device` must be cpu, or cuda where there is a GPU (got {name!r}: "
-            f"{' '.join(str(error).split())[:200]})."
-        ) from error
+        said = f"`device` must be cpu, or cuda where there is a GPU (got {name!r})."
+        raise ConfigError(said) from error
     return device
 
 
@@ -101,15 +91,13 @@ def _own_model(config: ModelConfig, device: torch.device) -> Pretrained:
     if not isinstance(model, nn.Module):
         raise ConfigError(
             f"`model` must name a trained torch model (got {type(model).__name__} of "
-            f"{config.model!r}): a function that makes a model makes an untrained one. Load the "
-            "weights in that module, and name the model."
+            f"{config.model!r}). A function makes an untrained one: load the weights in the module."
         )
     if not config.featurizer:
         raise ConfigError(
             f"`featurizer` must say how a SMILES becomes a graph of {config.model}: one of "
             f"{tuple(FEATURIZERS)} or module:function (got none)."
         )
-    featurizer = find_featurizer(config.featurizer)
     card = ModelCard(
         name=config.model,
         question=f"output of {config.model}",
@@ -118,7 +106,7 @@ def _own_model(config: ModelConfig, device: torch.device) -> Pretrained:
         featurizer=config.featurizer,
         architecture=type(model).__name__,
     )
-    model = model.to(device).eval()
+    featurizer, model = find_featurizer(config.featurizer), model.to(device).eval()
     modules = (word.partition(":")[0] for word in (config.model, config.featurizer) if ":" in word)
     code = _code_of(type(model).__module__, *modules)
     origin = {"model": fingerprint(model), "featurizer": config.featurizer, "code": code}
@@ -130,25 +118,27 @@ def _with_explainer(subject: Pretrained, config: ModelConfig) -> Pretrained:
     word, model, explainer = config.explainer, subject.model, subject.explainer
     mode, learned = MODES[subject.card.task], fingerprint(model) if explainer.is_fitted else ""
     if config.background:
-        graphs, learned = _background(config.background, subject), _digest(config.background)
+        graphs = []
+        for record in islice(Reader(config.background), _BACKGROUND):
+            with suppress(NicegnnError):  # a molecule that cannot be read
+                graphs.append(subject.featurizer(record.smiles))
+        if not graphs:
+            raise ConfigError(f"`background` must hold molecules (got {config.background}).")
+        learned = _digest(config.background)
         if isinstance(explainer, Ensemble):
             explainer = explainer.having(graphs)
         else:
             explainer = NICE(model, background=graphs, mode=mode)
     if word and isinstance(explainer, Ensemble):
-        raise ConfigError(
-            f"`explainer` must be left out for several models together (got {word!r}), or "
-            "`model` must name the file of one Chemprop model."
-        )
+        raise ConfigError(f"`explainer` must be left out for several models (got {word!r}).")
     if word and word != explainer.name:
-        if word.partition("+")[0] not in EXPLAINERS:
-            raise ConfigError(f"`explainer` must be one of {(*EXPLAINERS,)} (got {word!r}).")
+        check_choice("explainer", word.partition("+")[0], EXPLAINERS)
         entry, _ = find_entry(word)
         if entry.group in ("supervised", "reference"):
             raise ConfigError(f"`explainer` must not need true explanations (got {word!r}).")
         if entry.learns:
             raise ConfigError(
-                f"`explainer` {word!r} must be fitted first, which Python does: explainer = "
+                f"`explainer` {word!r} must be fitted first, in Python: explainer = "
                 f"get_explainer({word!r}, model); explainer.fit(graphs); explainer.explain(others)."
             )
         explainer, learned = get_explainer(word, model, mode=mode), ""
@@ -156,21 +146,6 @@ def _with_explainer(subject: Pretrained, config: ModelConfig) -> Pretrained:
     text += _code_of(type(explainer).__module__) + learned
     origin = {**subject.origin, "explainer": hashlib.sha256(text.encode()).hexdigest()[:16]}
     return replace(subject, explainer=explainer, origin=origin)
-
-
-def _background(path: str, subject: Pretrained) -> list[Data]:
-    """Returns graphs of the first molecules of a file, without those that cannot be read."""
-    graphs, first = [], ""
-    for record in islice(Reader(path), _BACKGROUND):
-        try:
-            graphs.append(subject.featurizer(record.smiles))
-        except NicegnnError as error:
-            first = first or str(error)
-    if not graphs:
-        raise ConfigError(
-            f"`background` must hold molecules that can be read (got none in {path}). {first}"
-        )
-    return graphs
 
 
 def _code_of(*names: str) -> str:
@@ -197,11 +172,8 @@ def _try(subject: Pretrained) -> None:
             raise
         raise ConfigError(
             f"The model {card.name} must take graphs of the featuriser {card.featurizer!r} (got "
-            f"{type(error).__name__}: {' '.join(str(error).split())[:200]}). Choose the "
-            "featuriser that it was trained with."
+            f"{type(error).__name__}: {' '.join(str(error).split())[:200]}). Choose another."
         ) from error
     wanted = len(card.classes)
     if card.task == "classification" and wanted and out.size(1) != wanted:
-        raise ConfigError(
-            f"`classes` must name the {out.size(1)} classes of {card.name} (got {wanted})."
-        )
+        raise ConfigError(f"`classes` must name the {out.size(1)} classes (got {wanted}).")

@@ -1,14 +1,10 @@
-"""What ``nicegnn explain`` makes of the rows of a run: tables, a gallery, a picture each.
-
-Tables are ``molecules``, ``bonds`` and ``atoms`` as CSV or Parquet; ``molecules.sdf`` has numbers
-of atoms and bonds, ``molecules.xlsx`` pictures. All pictures have one scale, all have own columns.
-"""
+"""What ``nicegnn explain`` makes of the rows of a run: tables, structures, a gallery, pictures."""
 
 from __future__ import annotations
 
 import io
 import math
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterator, Mapping
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -16,48 +12,34 @@ from typing import Any
 from nicegnn.molecule.smiles import require, require_rdkit
 from nicegnn.pretrained.model_file import ModelCard
 from nicegnn.progress import progress_bar
+from nicegnn.screening import tables
 from nicegnn.screening.fragments import find_patterns
 from nicegnn.screening.gallery import CARD, Scale, item_of, picture, scale_of, write_gallery
 from nicegnn.screening.run import RunResult, stored_shards
 from nicegnn.screening.settings import OutputConfig
-from nicegnn.screening.tables import (
-    ROW,
-    Row,
-    atoms_in,
-    bonds_in,
-    column_names,
-    molecule_in,
-    molecule_of,
-    own_columns,
-    read_table,
-    safe_cell,
-    schemas_for,
-    write_table,
-)
+from nicegnn.screening.tables import Row, atoms_in, bonds_in, molecule_in, safe_cell
 from nicegnn.store import check_fields, whole_file, write_text, write_whole
 
 
 def stored_rows(folder: Path) -> Iterator[Row]:
     """Yields the rows of a finished run that have scores."""
     for path in stored_shards(folder):
-        check_fields(path, dict.fromkeys(column_names(path), ""), dict.fromkeys(ROW, str))
-        yield from (row for row in read_table(path) if row["reason"] is None)
+        there = dict.fromkeys(tables.column_names(path), "")
+        check_fields(path, there, dict.fromkeys(tables.ROW, str))
+        yield from (row for row in tables.read_table(path) if row["reason"] is None)
 
 
 def write_outputs(
     out: Path, result: RunResult, card: ModelCard, config: OutputConfig, *, progress: bool = False
 ) -> None:
     """Writes tables and pictures beside the shards of a run."""
-    patterns = find_patterns(config.substructures)
-    schemas = schemas_for(column_names(stored_shards(out)[0]), patterns)
-    parts: dict[str, Callable[[Row], Iterable[Row]]] = {
-        "molecules": lambda row: [molecule_in(row, patterns)],
-        "bonds": bonds_in,
-        "atoms": atoms_in,
-    }
-    for name, rows_in in parts.items():
-        rows = (one for row in stored_rows(out) for one in rows_in(row))
-        write_table(out / f"{name}.{config.format}", rows, schemas[name])
+    patterns = find_patterns(config.substructure)
+    schemas = tables.schemas_for(tables.column_names(stored_shards(out)[0]), patterns)
+    molecules = (molecule_in(row, patterns) for row in stored_rows(out))
+    tables.write_table(out / f"molecules.{config.format}", molecules, schemas["molecules"])
+    for name, parts_in in (("bonds", bonds_in), ("atoms", atoms_in)):
+        parts = (one for row in stored_rows(out) for one in parts_in(row))
+        tables.write_table(out / f"{name}.{config.format}", parts, schemas[name])
     if config.sdf:
         with whole_file(out / "molecules.sdf") as part, part.open("w", encoding="utf-8") as file:
             file.writelines(sdf_of(row) for row in stored_rows(out))
@@ -65,7 +47,7 @@ def write_outputs(
     most = min(total, total if config.svg else config.gallery)
     scale, cards = scale_of(islice(stored_rows(out), most)), []
     if config.xlsx:
-        write_spreadsheet(out, config.gallery, scale, schemas, patterns)
+        _write_spreadsheet(out, config.gallery, scale, schemas, patterns)
     with progress_bar("Drawing", most, shown=progress and most > 0) as advance:
         for done, row in enumerate(islice(stored_rows(out), most), start=1):
             if done <= config.gallery:
@@ -82,12 +64,8 @@ def write_outputs(
 
 
 def sdf_of(row: Row) -> str:
-    """Returns a row as an entry of an SDF file, with numbers of atoms and bonds.
-
-    These are property lists, such as a field ``atom.dprop.score``, which RDKit reads back:
-    ``mol.GetAtomWithIdx(0).GetDoubleProp("score")``.
-    """
-    chem, mol = require_rdkit(), molecule_of(row)
+    """Returns a row as an entry of an SDF file; RDKit reads numbers of atoms and bonds back."""
+    chem, mol = require_rdkit(), tables.molecule_of(row)
     for key in mol.GetPropNames(includePrivate=True):
         mol.ClearProp(key)
     require_rdkit("rdkit.Chem.rdDepictor").Compute2DCoords(mol)
@@ -100,7 +78,7 @@ def sdf_of(row: Row) -> str:
         chem.CreateAtomDoublePropertyList(mol, name, "n/a")
         chem.CreateBondDoublePropertyList(mol, name, "n/a")
     columns = ("smiles", "prediction", "probability", "verdict", "status", "similarity")
-    for name in (*columns, "applicability", *own_columns(row)):
+    for name in (*columns, "applicability", *tables.own_columns(row)):
         if row[name] not in (None, "") and row[name] == row[name]:
             mol.SetProp(_line(name).replace("<", "(").replace(">", ")"), _line(row[name]))
     mol.SetProp("_Name", _line(row["id"]))
@@ -113,26 +91,22 @@ def _line(value: object) -> str:
     return f" {text}" if text.startswith("$$$$") else text
 
 
-def write_spreadsheet(
-    out: Path,
-    most: int,
-    scale: Scale,
-    schemas: dict[str, dict[str, type]],
-    patterns: dict[str, Any],
+def _write_spreadsheet(
+    out: Path, most: int, scale: Scale, columns: Mapping[str, Any], patterns: Mapping[str, Any]
 ) -> None:
-    """Writes ``molecules.xlsx``: molecules, the first of them with pictures, and their bonds."""
+    """Writes molecules, the first of them with pictures, and their bonds."""
     excel, drawn = (require(f"openpyxl{part}", "spreadsheets") for part in ("", ".drawing.image"))
     book = excel.Workbook()
     molecules, bonds = book.worksheets[0], book.create_sheet("bonds")
     molecules.title = "molecules"
-    molecules.append(["picture", *map(safe_cell, schemas["molecules"])])
-    bonds.append([*schemas["bonds"]])
+    molecules.append(["picture", *map(safe_cell, columns["molecules"])])
+    bonds.append([*columns["bonds"]])
     molecules.freeze_panes = bonds.freeze_panes = "A2"
     for place, row in enumerate(stored_rows(out), start=2):
         cells = molecule_in(row, patterns)
-        molecules.append([None, *(_sheet_cell(cells[name]) for name in schemas["molecules"])])
+        molecules.append([None, *(_sheet_cell(cells[name]) for name in columns["molecules"])])
         for cells in bonds_in(row):
-            bonds.append([_sheet_cell(cells[name]) for name in schemas["bonds"]])
+            bonds.append([_sheet_cell(cells[name]) for name in columns["bonds"]])
         if place <= most + 1:
             image = drawn.Image(io.BytesIO(picture(row, scale, CARD, is_bare=True).png(1.5)))
             image.width, image.height = CARD

@@ -1,9 +1,4 @@
-"""Molecules from files: one record after another, each with a number and an id that stay the same.
-
-Known files are ``.csv`` and ``.tsv``, ``.smi`` and ``.txt`` (a SMILES and a name per line),
-``.sdf``, ``.mol``, ``.xlsx`` and ``.parquet``; text files may end in ``.gz``. An InChI may stand
-where a SMILES may. Only one record is in memory at a time.
-"""
+"""Molecules from files as a stream of records, each with a number and an id that stay the same."""
 
 from __future__ import annotations
 
@@ -22,17 +17,10 @@ from typing import IO, Any
 from nicegnn.errors import ConfigError, NicegnnError
 from nicegnn.molecule.smiles import require, require_rdkit
 
-#: Column names that hold SMILES, in lower case, the best first.
-SMILES_COLUMNS = (
-    *("smiles", "canonical_smiles", "isomeric_smiles", "smi", "structure", "mol", "inchi"),
-)
-ID_COLUMNS = ("id", "name")  # column names that hold names of molecules, in lower case
+#: Usual names of columns with SMILES and with names of molecules, in lower case, the best first.
+SMILES_NAMES = "smiles", "canonical_smiles", "isomeric_smiles", "smi", "structure", "mol", "inchi"
+ID_NAMES = "id", "name"
 _SMILES, _NAME = "smiles", "name"  # columns of files that name none
-_BINARY = (".xlsx", ".parquet")  # these are packed already
-
-
-class InputError(ConfigError):
-    """A file of molecules is missing, empty, or lacks a column."""
 
 
 @dataclass(frozen=True)
@@ -69,50 +57,45 @@ class TypedSmiles:
         return ({_SMILES: smiles} for smiles in self.smiles)
 
     def count(self) -> int:
-        """Returns the number of records."""
         return sum(1 for _ in self.rows())
 
     def chunks(self, size: int) -> Iterator[tuple[Record, ...]]:
-        """Yields the records in groups of `size`, which are the same in every reading."""
+        """Returns the records in groups of `size`, which are the same in every reading."""
         waiting = iter(self)
-        while group := tuple(islice(waiting, size)):
-            yield group
+        return iter(lambda: tuple(islice(waiting, size)), ())
 
     def digest(self) -> str:
-        """Returns the SHA-256 of the input."""
         return hashlib.sha256("\n".join(self.smiles).encode()).hexdigest()
 
 
 class Reader(TypedSmiles):
-    """Streams the records of a file; it can be read any number of times.
-
-    Args:
-        smiles_column: where the SMILES are; by default the first of `SMILES_COLUMNS`.
-        id_column: names of the molecules; by default the first of `ID_COLUMNS`, else the row.
-    """
+    """Streams the records of a file; columns are by default the first of the usual names."""
 
     def __init__(self, path: str | Path, *, smiles_column: str = "", id_column: str = "") -> None:
         self.path, self._lines = Path(path), _READERS[file_kind(path)]
         if not self.path.is_file():
-            what = "is a folder" if self.path.is_dir() else "does not exist"
-            raise InputError(f"{self.path} {what}. Name a file that ends in {', '.join(KINDS)}.")
+            raise ConfigError(f"{self.path} does not exist, or is a folder. Name another file.")
         with _readable(self.path):
             self.columns = next(self._lines(self.path), [])
         if not self.columns:
-            raise InputError(f"{self.path} is empty. It must hold one molecule or more.")
+            raise ConfigError(f"{self.path} is empty. It must hold one molecule or more.")
         single = [name for name in self.columns if name and self.columns.count(name) == 1]
         by_name = {name.strip().lower(): name for name in reversed(self.columns)}
-        usual = next((by_name[name] for name in SMILES_COLUMNS if name in by_name), "")
+        usual = next((by_name[name] for name in SMILES_NAMES if name in by_name), "")
         if not smiles_column and not usual:
-            raise InputError(
-                f"{self.path} must have a column of SMILES, named {listed(SMILES_COLUMNS[:3])} or "
-                f"so (got {listed(self.columns)}). Name it with --smiles-column; where the first "
-                "line holds a molecule, write names of columns above it."
+            raise ConfigError(
+                f"{self.path} must have a column of SMILES (got {listed(self.columns)}). Name it "
+                "with --smiles-column; above a first line of cells, write names of columns."
             )
-        self.smiles_column = self._checked(smiles_column or usual)
-        names = (by_name[name] for name in ID_COLUMNS if by_name.get(name) in single)
-        self.id_column = self._checked(id_column) if id_column else next(names, "")
+        names = (by_name[name] for name in ID_NAMES if by_name.get(name) in single)
+        self.smiles_column, self.id_column = smiles_column or usual, id_column or next(names, "")
         own = (self.smiles_column, self.id_column)
+        for name in filter(None, own):
+            if name not in self.columns:
+                has = f"has no column {name!r}; it has {listed(self.columns)}. Name one of these."
+                raise ConfigError(f"{self.path} {has}")
+            if name not in single:
+                raise ConfigError(f"{self.path} must have one column {name!r} (got several).")
         self.values = tuple(name for name in single if name not in own)
         self.nothing = f"The cell of column {self.smiles_column!r} is empty."
         if self._lines is _structures:
@@ -129,15 +112,6 @@ class Reader(TypedSmiles):
         with self.path.open("rb") as file:
             return hashlib.file_digest(file, "sha256").hexdigest()
 
-    def _checked(self, name: str) -> str:
-        if self.columns.count(name) == 1:
-            return name
-        if name in self.columns:
-            said = f"must have one column {name!r} (got several). Rename them."
-        else:
-            said = f"has no column {name!r}; it has {listed(self.columns)}. Name one of these."
-        raise InputError(f"{self.path} {said}")
-
 
 def read_inchi(record: Record) -> Record:
     """Returns the record with a SMILES instead of an InChI; others stay as they are."""
@@ -153,15 +127,10 @@ def read_inchi(record: Record) -> Record:
 
 
 def file_kind(path: str | Path) -> str:
-    """Returns the ending of a file of molecules, without ``.gz``, in lower case.
-
-    >>> file_kind("screen.CSV.gz")
-    '.csv'
-    """
-    name = Path(path).name.lower()
-    kind = Path(name.removesuffix(".gz")).suffix
-    if kind not in KINDS or (name.endswith(".gz") and kind in _BINARY):
-        raise InputError(f"{path} must end in {', '.join(KINDS)} (got {Path(path).suffix!r}).")
+    """Returns the ending of a file of molecules, without ``.gz``, in lower case."""
+    kind = Path(Path(path).name.lower().removesuffix(".gz")).suffix
+    if kind not in KINDS:
+        raise ConfigError(f"{path} must end in {', '.join(KINDS)} (got {Path(path).suffix!r}).")
     return kind
 
 
@@ -186,27 +155,22 @@ def _readable(path: Path) -> Iterator[None]:
         raise
     except Exception as error:  # whatever a reader makes of a file that is none of its kind
         reason = " ".join(str(error).split()) or type(error).__name__
-        raise InputError(f"{path} cannot be read ({reason}). Write it again.") from error
+        raise ConfigError(f"{path} cannot be read ({reason}). Write it again.") from error
 
 
 # Readers yield the names of columns, then the cells of each line; nothing at all of an empty file.
-
-
 def _open(path: Path, mode: str = "rb", **words: Any) -> IO[Any]:
     opened: Any = gzip.open if path.name.lower().endswith(".gz") else open
     return opened(path, mode, **words)
 
 
 def _text(path: Path) -> IO[str]:
-    """Opens a text file of UTF-8 or, with a mark at its start, UTF-16.
-
-    Bytes that are neither become question marks; a file with zeros among its letters is refused.
-    """
+    """Opens a text of UTF-8 or, with a mark at its start, UTF-16; other bytes become questions."""
     with _open(path) as file:
         start = file.read(200)
     encoding = "utf-16" if start[:2] in (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE) else "utf-8-sig"
     if encoding != "utf-16" and b"\0" in start:
-        raise InputError(f"{path} must be text in UTF-8 (got bytes that are zero). Convert it.")
+        raise ConfigError(f"{path} must be text in UTF-8 (got bytes that are zero). Convert it.")
     return _open(path, "rt", encoding=encoding, errors="replace", newline="")
 
 
@@ -223,9 +187,7 @@ def _cells(path: Path) -> Iterator[list[str]]:
                     yield line
                 begin = lines.line_num + 1
         except csv.Error as error:
-            raise csv.Error(
-                f"line {begin}: {error}; does a quote stand there that is not closed?"
-            ) from error
+            raise csv.Error(f"line {begin}: {error}; does a quote stand there alone?") from error
 
 
 def _names(path: Path) -> Iterator[list[str]]:
@@ -236,41 +198,35 @@ def _names(path: Path) -> Iterator[list[str]]:
             smiles, *name = line.split(maxsplit=1)
             if number == 0:
                 yield [_SMILES, _NAME]
-            if number > 0 or smiles.lower() not in SMILES_COLUMNS:
+            if number > 0 or smiles.lower() not in SMILES_NAMES:
                 yield [smiles, *name]
 
 
 def _structures(path: Path) -> Iterator[list[str]]:
-    """Reads structures, whose columns are the fields of the first hundred; a broken one has none.
-
-    A title is a name; that of a ``.mol`` file is also its own.
-    """
+    """Reads structures, whose columns are the fields of the first hundred; a title is a name."""
     chem = require_rdkit()
     with _open(path) as file, require_rdkit("rdkit.rdBase").BlockLogs():
-        entries = map(_fields, chem.ForwardSDMolSupplier(file))
+        untitled = path.stem if file_kind(path) == ".mol" else ""
+        entries = (_fields(mol, untitled) for mol in chem.ForwardSDMolSupplier(file))
         first = [*islice(entries, 100)]
         columns = list(dict.fromkeys(name for entry in first for name in entry))
         yield columns
         for entry in chain(first, entries):
-            if file_kind(path) == ".mol" and not entry[_NAME]:
-                entry[_NAME] = path.stem
             yield [entry.get(name, "") for name in columns]
 
 
-def _fields(mol: Any) -> dict[str, str]:
+def _fields(mol: Any, untitled: str) -> dict[str, str]:
     if mol is None:
-        return {_SMILES: "", _NAME: ""}
+        return {_SMILES: "", _NAME: untitled}
     own = {key: str(mol.GetProp(key)) for key in mol.GetPropNames()}
     title = mol.GetProp("_Name") if mol.HasProp("_Name") else ""
-    return {**own, _SMILES: require_rdkit().MolToSmiles(mol), _NAME: title}
+    return {**own, _SMILES: require_rdkit().MolToSmiles(mol), _NAME: title or untitled}
 
 
 def _sheet(path: Path) -> Iterator[list[str]]:
     """Reads the first sheet of a spreadsheet."""
     book = require("openpyxl", "spreadsheets").load_workbook(path, read_only=True, data_only=True)
-    for line in book.worksheets[0].iter_rows(values_only=True):
-        if any(cell not in (None, "") for cell in line):
-            yield _words(line)
+    yield from filter(any, map(_words, book.worksheets[0].iter_rows(values_only=True)))
     book.close()
 
 

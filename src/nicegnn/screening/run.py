@@ -1,10 +1,7 @@
 """A run over molecules: read as a stream, explained by workers, left as one row per molecule.
 
-The folder has ``shards/000000.parquet`` and so on (see `tables.ROW`), ``rejects.csv``, and
-``run.json`` with all settings and what the rows depend on; `outputs` adds tables and pictures. A
-shard appears when it is whole. After a kill at any moment the same command goes on with the shards
-that are missing, and several processes may write the same run. What is in a row depends on the
-molecule, the model, the seed and the size of shards: not even rounding depends on workers or stops.
+A shard appears when it is whole. After a kill at any moment the same command goes on, and several
+processes may write the same run: not even rounding depends on workers or stops.
 """
 
 from __future__ import annotations
@@ -15,32 +12,21 @@ import time
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
-from itertools import groupby
-from operator import itemgetter
 from pathlib import Path
 from typing import Any
 
 import nicegnn
 from nicegnn.errors import ConfigError, StoreError
 from nicegnn.explain.nice import NICE
-from nicegnn.pretrained import Pretrained
 from nicegnn.pretrained.ensemble import Ensemble
 from nicegnn.progress import progress_bar
+from nicegnn.screening import tables
 from nicegnn.screening.engines import Block, do_all
-from nicegnn.screening.explaining import answers, explain_rows, num_outputs
+from nicegnn.screening.explaining import answers, explain_rows
 from nicegnn.screening.loading import PROBE, load_words
 from nicegnn.screening.reading import TypedSmiles
-from nicegnn.screening.settings import ModelConfig, RunConfig
-from nicegnn.screening.tables import (
-    ATOMS,
-    ENSEMBLE,
-    ROW,
-    SCHEMAS,
-    num_rows,
-    own_names,
-    read_table,
-    write_table,
-)
+from nicegnn.screening.settings import RunConfig
+from nicegnn.screening.tables import ROW, num_rows, own_names
 from nicegnn.store import check_fields, write_json
 
 _RUN = "run.json"
@@ -59,7 +45,7 @@ class RunResult:
 
 @dataclass(frozen=True)
 class ShardWork:
-    """Explains a block and writes its shard; can be sent to another process."""
+    """Explains a block, writes its shard and returns the number of its molecules."""
 
     config: RunConfig
     folder: Path  # of the shards
@@ -67,32 +53,23 @@ class ShardWork:
     start: Path  # folder that names of files and modules are meant from
 
     def __call__(self, block: Block) -> int:
-        """Returns the number of molecules."""
         os.chdir(self.start)  # a worker of Ray may be elsewhere
         config, subject = self.config, load_once(self.config.model)
         if subject.origin != self.origin:
             raise StoreError(
-                f"The model {config.model.model} or its explainer differs from the one at the "
-                "start of the run. Let all workers read the same files."
+                f"The model {config.model.model} or its explainer differs from that at the start "
+                "of the run. Let all workers read the same files."
             )
         own = own_names(block.records[0].values).values()
-        schema = {**ROW, **(ATOMS if config.atoms else {}), **dict.fromkeys(own, str)}
+        schema = {**ROW, **(tables.ATOMS if config.atoms else {}), **dict.fromkeys(own, str)}
         if isinstance(subject.explainer, Ensemble):
-            schema |= {**ENSEMBLE, **dict.fromkeys(subject.explainer.columns, str)}
+            schema |= {**tables.ENSEMBLE, **dict.fromkeys(subject.explainer.columns, str)}
         rows = explain_rows(block.records, subject, config)
-        write_table(shard_path(self.folder, block.number), rows, schema)
+        tables.write_table(self.folder / f"{block.number:06d}.parquet", rows, schema)
         return len(block.records)
 
 
-@lru_cache(maxsize=1)
-def load_once(config: ModelConfig) -> Pretrained:
-    """Returns the model with its explainer, loaded once in each process."""
-    return load_words(config)
-
-
-def shard_path(folder: Path, number: int) -> Path:
-    """Returns where a shard is, or will be."""
-    return folder / f"{number:06d}.parquet"
+load_once = lru_cache(maxsize=1)(load_words)  # in each process
 
 
 def run(
@@ -104,12 +81,12 @@ def run(
         raise ConfigError(
             f"`student` needs the explainer nice (got {subject.explainer.name!r}). Leave it out."
         )
-    answers(subject, [subject.featurizer(PROBE)], config)  # else all are rejected for its error
-    total, size, each = molecules.count(), config.shard_size, num_outputs(subject)
+    # rows of a molecule; an error that all molecules would have ends the run here
+    each = len(answers(subject, [subject.featurizer(PROBE)], config))
+    total, size, shards = molecules.count(), config.shard_size, out / "shards"
     if total == 0:
         raise ConfigError("There are no molecules to explain: the file has a header and no rows.")
-    shards = out / "shards"
-    paths = [shard_path(shards, number) for number in range(-(-total // size))]
+    paths = [shards / f"{number:06d}.parquet" for number in range(-(-total // size))]
     identity = {  # what the rows of a run depend on
         "nicegnn": nicegnn.__version__,
         "molecules": molecules.digest(),
@@ -121,7 +98,14 @@ def run(
         "shards": len(paths),
         **{name: getattr(config, name) for name in ("atoms", "student", "max_atoms", "shard_size")},
     }
-    _check_folder(out, identity, config)
+    stored = _read_identity(out) if (out / _RUN).is_file() else identity
+    if stored is identity:
+        write_json(out / _RUN, {**identity, "settings": config.to_dict()})
+    elif differing := [key for key, value in identity.items() if stored.get(key) != value]:
+        raise ConfigError(
+            f"{out} holds the results of another run (other {', '.join(differing)}). Name another "
+            "--out, or delete this folder."
+        )
     work = ShardWork(config, shards.absolute(), subject.origin, Path.cwd())
     missing = {  # a shard that is not whole counts as missing
         number
@@ -147,26 +131,11 @@ def run(
     finally:
         for part in shards.glob(".*.part"):  # of workers that were killed
             part.unlink(missing_ok=True)
-    schema = SCHEMAS["rejects"] | dict.fromkeys(own_names(molecules.values).values(), str)
-    every = (row for path in paths for row in read_table(path, [*schema]))
-    rejected = groupby((row for row in every if row["reason"] is not None), itemgetter("row"))
-    firsts = (next(rows) for _, rows in rejected)  # once each
-    num_rejected = write_table(out / "rejects.csv", firsts, schema)
+    schema = tables.SCHEMAS["rejects"] | dict.fromkeys(own_names(molecules.values).values(), str)
+    every = (row for path in paths for row in tables.read_table(path, [*schema]))
+    rejects = {row["row"]: row for row in every if row["reason"] is not None}  # once each
+    num_rejected = tables.write_table(out / "rejects.csv", rejects.values(), schema)
     return RunResult(total, total - num_rejected, num_rejected, total - done, each)
-
-
-def _check_folder(out: Path, identity: dict[str, Any], config: RunConfig) -> None:
-    """Marks the folder as that of this run; one with the rows of another run is refused."""
-    if not (out / _RUN).is_file():
-        write_json(out / _RUN, {**identity, "settings": config.to_dict()})
-        return
-    stored = _read_identity(out)
-    differing = [key for key, value in identity.items() if stored.get(key) != value]
-    if differing:
-        raise ConfigError(
-            f"{out} holds the results of another run (other {', '.join(differing)}). Name another "
-            "--out, or delete this folder."
-        )
 
 
 def _read_identity(folder: Path) -> dict[str, Any]:

@@ -1,7 +1,4 @@
-"""Settings of commands about molecules: a field is an option, and its comment the help.
-
-Nothing heavy is imported here, so that ``--help`` is quick.
-"""
+"""Settings of commands about molecules: a field is an option, and its comment the help."""
 
 from __future__ import annotations
 
@@ -11,8 +8,6 @@ from typing import Literal
 from nicegnn.config import Count, NotNegative, Positive, Settings, Whole
 
 Task = Literal["classification", "binary", "regression"]
-LearnTask = Literal["auto", "classification", "regression"]
-Format = Literal["csv", "parquet", "rows"]
 MOST_ATOMS = 1000  # of a molecule; time of its picture grows with their third power
 
 
@@ -36,12 +31,12 @@ class ModelConfig(Settings):
 class OutputConfig(Settings):
     """What ``nicegnn explain`` makes of its rows."""
 
-    format: Format = "csv"  # of tables; rows: shards alone, for very many
+    format: Literal["csv", "parquet", "rows"] = "csv"  # of tables; rows: shards alone, for many
     svg: bool = False  # one picture file per molecule
     sdf: bool = False  # structures with the numbers of their atoms and bonds
     xlsx: bool = False  # a spreadsheet with pictures
     gallery: Whole = 2000  # most molecules with a picture in gallery and spreadsheet
-    substructures: tuple[str, ...] = ()  # flag for a group: NAME=SMARTS, or its name; repeat
+    substructure: tuple[str, ...] = ()  # flag for a group: NAME=SMARTS, or its name; repeat
 
 
 @dataclass(frozen=True)
@@ -76,9 +71,9 @@ class LearnConfig(Settings):
     molecules: str = ""  # file of molecules with labels
     smiles_column: str = ""  # column of the SMILES; by default found by its name
     label: tuple[str, ...] = ()  # column of the labels or values; repeat: several share a model
-    task: LearnTask = "auto"  # auto: as the column looks
+    task: Literal["auto", "classification", "regression"] = "auto"  # auto: as the column looks
     kind: Literal["gin", "gine"] = "gine"  # gin reads no bond features
-    featurizer: str = "rich"  # how SMILES become graphs: rich or elements
+    featurizer: Literal["rich", "elements"] = "rich"  # how SMILES become graphs
     split: Literal["scaffold", "random"] = "scaffold"  # of the held-out molecules
     hidden_size: Count = 32  # width of the layers
     num_layers: Count = 3  # message-passing layers

@@ -9,14 +9,13 @@ from pathlib import Path
 from typing import Any, get_type_hints
 
 from nicegnn.molecule.smiles import require
+from nicegnn.screening.gallery import render
 from nicegnn.screening.outputs import stored_rows
-from nicegnn.screening.rendering import render
 from nicegnn.screening.tables import Row, bonds_in, write_table
 from nicegnn.store import write_text
 
-_EXAMPLES = 3
 _BOND = ("groups", "row", "id", "score", "rank")  # what is read of a bond
-#: Words of a status with which a molecule counts: its scores are measured, whatever they are.
+#: Words of a status with which a molecule counts; a mean is steadier than the scores of one.
 _COUNTED = frozenset({"ok", "insensitive", "look twice", "do not use", "student", "uncertain"})
 
 
@@ -36,12 +35,7 @@ class Line:
 
 
 def summarise(folder: str | Path, *, min_molecules: int = 3) -> list[Line]:
-    """Returns the substructures of a run, those with the highest lift first.
-
-    The folder is one of `nicegnn explain`. Molecules without bonds, or whose boundary was not
-    found, do not count; warnings about the trust in one of them (see `Trust`) do not matter, since
-    a mean over molecules is steadier. The lift compares bonds of one molecule with each other.
-    """
+    """Returns the substructures of a run of `nicegnn explain`, those of the highest lift first."""
     key = ["prediction", "substructure"]
     bonds = require("pandas", "tables").DataFrame(
         (bond for row in stored_rows(Path(folder)) for bond in _bonds(row)),
@@ -56,8 +50,7 @@ def summarise(folder: str | Path, *, min_molecules: int = 3) -> list[Line]:
         best_rank=("rank", "min"),
     )
     each["lift"], each["holds_best"] = each["score"] - each["mean"], each["best_rank"] == 1
-    kinds = each.groupby(key, sort=False)
-    found = kinds.agg(
+    found = each.groupby(key, sort=False).agg(
         molecules=("score", "size"),
         bonds=("bonds", "sum"),
         score=("score", "mean"),
@@ -66,7 +59,7 @@ def summarise(folder: str | Path, *, min_molecules: int = 3) -> list[Line]:
         holds_best=("holds_best", "mean"),
     )
     best = each.sort_values("score", ascending=False, kind="stable").groupby(key)["id"]
-    found["examples"] = best.agg(lambda ids: ", ".join(ids[:_EXAMPLES]))
+    found["examples"] = best.agg(lambda ids: ", ".join(ids[:3]))
     found = found[found["molecules"] >= min_molecules].reset_index()
     found = found.sort_values(["lift", "molecules", "substructure"], ascending=[False, False, True])
     return [Line(**line) for line in found.to_dict("records")]
@@ -86,7 +79,7 @@ def _bonds(row: Row) -> Iterator[tuple[Any, ...]]:
 
 def write_summary(folder: Path, lines: list[Line], title: str) -> list[Path]:
     """Writes ``summary.csv`` and a small page ``summary.html``; returns where they are."""
-    table, page = folder / "summary.csv", folder / "summary.html"
-    write_table(table, map(asdict, lines), get_type_hints(Line))
-    write_text(page, render("summary.html", title=title, rows=[asdict(line) for line in lines]))
+    table, page, rows = folder / "summary.csv", folder / "summary.html", [*map(asdict, lines)]
+    write_table(table, rows, get_type_hints(Line))
+    write_text(page, render("summary.html", title=title, rows=rows))
     return [table, page]

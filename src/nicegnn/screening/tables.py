@@ -1,8 +1,6 @@
 """Rows as tables and files: Parquet for what is read again, CSV for people and spreadsheets.
 
-A row of a run holds all that is told of one molecule, scores as lists: bond ``k`` joins atoms
-``atom_a[k]`` and ``atom_b[k]`` of its SMILES and has ``bond_score[k]``. From it come the rows of
-four tables. A molecule that cannot be explained has a ``reason`` and no scores.
+In a row of a run bond ``k`` joins atoms ``atom_a[k]`` and ``atom_b[k]`` of the SMILES.
 """
 
 from __future__ import annotations
@@ -13,7 +11,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from itertools import islice
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -23,9 +21,6 @@ from nicegnn.graph.case import shared_rank
 from nicegnn.molecule.smiles import matched_molecule, require
 from nicegnn.screening.fragments import bond_groups
 from nicegnn.store import whole_file
-
-if TYPE_CHECKING:
-    from rdkit.Chem import Mol
 
 Row = dict[str, Any]
 Schema = Mapping[str, type]  # column to int, float or str; in Parquet also to lists of numbers
@@ -64,8 +59,7 @@ _SCORED: dict[str, type] = {
     "loss": float,  # the same in log-odds
     "stderr": float,  # standard error of the loss
 }
-#: Columns of tables; ``molecules`` and ``rejects`` also have the user's own, ``molecules`` one for
-#: each substructure that was asked for.
+#: Columns of tables, before the user's own and those of substructures.
 SCHEMAS: dict[str, dict[str, type]] = {
     "molecules": {**_WHO, **_PREDICTED, "num_atoms": int, "num_bonds": int},
     "bonds": {
@@ -87,7 +81,7 @@ _FORMULA = ("=", "+", "-", "@", "\t", "\r")  # a spreadsheet runs cells that beg
 
 def own_names(columns: Iterable[str]) -> dict[str, str]:
     """Returns what the user's columns are called in outputs: their names, unless we use them."""
-    ours = {*ROW, *ATOMS, *ENSEMBLE, *(name for schema in SCHEMAS.values() for name in schema)}
+    ours = {*ROW, *ATOMS, *ENSEMBLE}.union(*SCHEMAS.values())
     return {name: f"own {name}" if name.lower() in ours else name for name in columns}
 
 
@@ -108,7 +102,7 @@ def schemas_for(row: Sequence[str], substructures: Iterable[str]) -> dict[str, d
     return schemas
 
 
-def molecule_of(row: Row) -> Mol:
+def molecule_of(row: Row) -> Any:
     """Returns the molecule whose atoms and bonds a row numbers; hydrogens may be among them."""
     return matched_molecule(row["smiles"], ends_in(row))
 
@@ -149,7 +143,6 @@ def atoms_in(row: Row) -> Iterator[Row]:
 
 
 def _scored(row: Row, part: str, told: Sequence[Row]) -> Iterator[Row]:
-    """Yields what is told of each bond or atom, with its molecule and its numbers."""
     names, who = {name: f"{part}_{name}" for name in _SCORED}, {n: row[n] for n in _WHO}
     if row.get("endpoint") is not None:
         names["agreement"], who["endpoint"] = f"{part}_agreement", row["endpoint"]
@@ -158,22 +151,26 @@ def _scored(row: Row, part: str, told: Sequence[Row]) -> Iterator[Row]:
 
 
 def write_table(path: Path, rows: Iterable[Row], schema: Schema) -> int:
-    """Writes rows into a file, whole or not at all; returns their number.
-
-    The ending of the file says the format. CSV has floats of 7 digits, and text that a spreadsheet
-    would run as a formula begins with an apostrophe.
-    """
+    """Writes rows into a Parquet or CSV file, whole or not at all; returns their number."""
+    count = 0
     with whole_file(path) as part:
         if path.suffix != ".parquet":
             with part.open("w", encoding="utf-8", newline="") as text:
-                return _write_csv(text, rows, schema)
-        arrow, files = _arrow()
+                writer = csv.writer(text, lineterminator="\n")
+                writer.writerow(map(safe_cell, schema))
+                for row in rows:
+                    writer.writerow([safe_cell(row[name]) for name in schema])
+                    count += 1
+            return count
+        arrow, parquet = (require(name, "tables") for name in ("pyarrow", "pyarrow.parquet"))
         kinds = {int: arrow.int64(), float: arrow.float64(), str: arrow.string()}
         kinds |= {list[int]: arrow.list_(arrow.int32()), list[float]: arrow.list_(arrow.float32())}
         fields = arrow.schema([(name, kinds[kind]) for name, kind in schema.items()])
         words = [name for name, kind in schema.items() if kind is str]  # these repeat
-        waiting, count = iter(rows), 0
-        with files.ParquetWriter(part, fields, compression="zstd", use_dictionary=words) as writer:
+        waiting = iter(rows)
+        with parquet.ParquetWriter(
+            part, fields, compression="zstd", use_dictionary=words
+        ) as writer:
             while group := list(islice(waiting, 1 << 16)):
                 writer.write_table(arrow.Table.from_pylist(group, schema=fields))
                 count += len(group)
@@ -182,17 +179,8 @@ def write_table(path: Path, rows: Iterable[Row], schema: Schema) -> int:
         return count
 
 
-def _write_csv(file: IO[str], rows: Iterable[Row], schema: Schema) -> int:
-    writer, count = csv.writer(file, lineterminator="\n"), 0
-    writer.writerow(map(safe_cell, schema))
-    for row in rows:
-        writer.writerow([safe_cell(row[name]) for name in schema])
-        count += 1
-    return count
-
-
 def safe_cell(value: Any) -> Any:
-    """Returns what a cell holds: floats of 7 digits, no formulas, nothing for nan."""
+    """Returns what a cell holds: floats of 7 digits, nothing for nan, an apostrophe at formulas."""
     if isinstance(value, float):
         return "" if value != value else f"{value:.7g}"
     if isinstance(value, str) and value.startswith(_FORMULA):
@@ -227,16 +215,9 @@ def num_rows(path: Path) -> int:
 
 @contextmanager
 def _opened(path: Path) -> Iterator[Any]:
-    """Opens a Parquet file; says of one that cannot be read which one it is."""
-    arrow, files = _arrow()
+    arrow, parquet = (require(name, "tables") for name in ("pyarrow", "pyarrow.parquet"))
     try:
-        with files.ParquetFile(path) as file:
+        with parquet.ParquetFile(path) as file:
             yield file
     except (OSError, arrow.ArrowException) as error:
-        raise StoreError(
-            f"{path} is damaged ({error}). Delete it, and run the command that wrote it again."
-        ) from error
-
-
-def _arrow() -> tuple[Any, Any]:
-    return require("pyarrow", "tables"), require("pyarrow.parquet", "tables")
+        raise StoreError(f"{path} is damaged ({error}). Delete it, and run again.") from error

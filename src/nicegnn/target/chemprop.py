@@ -7,10 +7,7 @@ The message of a directed bond is its state as it is sent, before every sum over
 
 Symbols: :math:`H_e^{(t)}` -> ``H``, ``[E, F]``; :math:`E_e` -> features of the bond, ``bmg.E``;
 :math:`T` -> ``depth``, so there are T sends. The state that a bond gets back from its reverse, and
-that D-MPNNs subtract, is the damaged one. So a bond whose messages are zero is a bond that is not
-there, to the last bit.
-
-Chemprop itself is imported where it is needed: that takes seconds.
+that D-MPNNs subtract, is the damaged one: a bond whose messages are zero is one that is not there.
 """
 
 from __future__ import annotations
@@ -75,9 +72,8 @@ register_layer(Sends, "send")
 class ChempropModel(nn.Module):
     """A Chemprop v2 ``MPNN`` that takes PyG graphs; it shares all weights and changes nothing.
 
-    `NICE(mpnn)` makes one by itself. Outputs are logits, never probabilities, and values of a
-    regression in their own unit, without their uncertainty. Several tasks are columns: name one by
-    ``target=``, or by ``column``, which leaves out the others.
+    Outputs are logits, never probabilities, and values of a regression in their own unit, without
+    their uncertainty. Several tasks are columns; ``column`` leaves out all others.
     """
 
     def __init__(self, mpnn: Any, *, column: int | None = None) -> None:
@@ -91,7 +87,6 @@ class ChempropModel(nn.Module):
 
     @property
     def featurizer(self) -> Featurizer:
-        """Makes the graph of a SMILES."""
         return Featurizer("chemprop", self._graph)
 
     def forward(
@@ -123,34 +118,28 @@ class ChempropModel(nn.Module):
         Those of a Dirichlet are log(alpha) of classes, and log(alpha_1) - log(alpha_0) of a label.
         """
         predictor: Any = self.predictor
-        is_value, is_several = self.mode == "regression", self.mode == "multiclass"
-        out: Tensor = predictor(Z) if is_value else predictor.train_step(Z)
-        if "Dirichlet" in type(predictor).__name__:
-            out = out.log()
-            out = out if is_several else out[..., 1] - out[..., 0]
-        if is_several:
+        out: Tensor = predictor(Z) if self.mode == "regression" else predictor.train_step(Z)
+        is_dirichlet = "Dirichlet" in type(predictor).__name__
+        out = out.log() if is_dirichlet else out
+        if self.mode == "multiclass":
             return out[:, self.column or 0]
-        out = out[..., 0] if out.dim() == 3 else out  # a value comes before its uncertainty
+        if out.dim() == 3:  # a value comes before its uncertainty
+            out = out[..., 1] - out[..., 0] if is_dirichlet else out[..., 0]
         return out if self.column is None else out[:, self.column : self.column + 1]
 
     def read_graphs(self, molecules: Any) -> Any:
-        """Returns graphs of SMILES, RDKit molecules, datapoints, or a dataset of Chemprop.
-
-        PyG graphs are returned as they are; one molecule gives one graph.
-        """
+        """Returns the graph or graphs of SMILES, RDKit molecules, datapoints, or a dataset."""
         source = getattr(molecules, "dataset", molecules)
         if isinstance(source, Data):
             return source
         if hasattr(source, "featurizer"):  # a dataset holds scaled features and descriptors
-            items = [source[place] for place in range(len(source))]
             names = [getattr(one, "name", None) for one in source.data]
-            return [self._graph(*pair) for pair in zip(items, names, strict=True)]
+            return [self._graph(source[place], name) for place, name in enumerate(names)]
         if isinstance(source, str) or hasattr(source, "mg") or not hasattr(source, "__iter__"):
             return self._graph(source)
         return [self._graph(item) for item in source]
 
     def _graph(self, item: Any, name: str | None = None) -> Data:
-        """Returns the graph of one molecule."""
         if isinstance(item, Data):
             return item
         from nicegnn.molecule.smiles import parse_smiles, require_rdkit
@@ -162,16 +151,15 @@ class ChempropModel(nn.Module):
             mol = getattr(item, "mol", item)
             if not isinstance(mol, require_rdkit().Mol):
                 raise GraphError(
-                    "Molecules must be SMILES, RDKit molecules, or datapoints or a dataset of "
-                    f"Chemprop (got {type(item).__name__}). Pass MoleculeDatapoint.from_smi(...)."
+                    "Molecules must be SMILES, RDKit molecules, or Chemprop's datapoints or "
+                    f"dataset (got {type(item).__name__}). Pass MoleculeDatapoint.from_smi(...)."
                 )
             try:
                 mg = self.featurise(mol, *(getattr(item, key, None) for key in ("V_f", "E_f")))
             except ValueError as error:
                 raise GraphError(
-                    "Datapoints must bring the extra features of atoms and bonds (V_f, E_f) that "
-                    f"the model reads (Chemprop says: {error}). Pass MoleculeDatapoint objects "
-                    "with what it was trained on."
+                    "The model reads more features of atoms and bonds (V_f, E_f; Chemprop says: "
+                    f"{error}). Pass MoleculeDatapoint objects with what it was trained on."
                 ) from error
         as_number = partial(torch.as_tensor, dtype=next(self.parameters()).dtype)
         edge_index = torch.as_tensor(mg.edge_index, dtype=torch.long).view(2, -1)
@@ -197,8 +185,8 @@ def _check_width(what: str, value: Tensor | None, wanted: int) -> None:
 def adapted(model: nn.Module) -> nn.Module:
     """Returns a model that interventions reach: Chemprop's as `ChempropModel`, others unchanged."""
     inner = unwrap(model)
-    homes = [kind.__module__ for kind in type(inner).__mro__]
-    is_mpnn = any(home.startswith("chemprop.models") for home in homes)
+    kinds = type(inner).__mro__
+    is_mpnn = any(kind.__module__.startswith("chemprop.models") for kind in kinds)
     return ChempropModel(inner) if is_mpnn else model
 
 
@@ -208,31 +196,24 @@ def _check_parts(mpnn: Any) -> None:
     from chemprop.nn import AtomMessagePassing, BondMessagePassing
     from chemprop.nn.message_passing.base import _MessagePassingBase
 
-    kind = type(mpnn)
+    kind, name = type(mpnn), type(mpnn).__name__
     if not isinstance(mpnn, MPNN) or isinstance(mpnn, MulticomponentMPNN):
         raise TargetError(
             "A model of Chemprop must predict properties of one molecule at a time, not of atoms, "
-            f"bonds or several components (got {kind.__name__}). Train an MPNN on one component."
+            f"bonds or several components (got {name}). Train an MPNN on one component."
         )
-    for name in ("forward", "fingerprint"):
-        if getattr(kind, name) is not getattr(MPNN, name):
-            raise TargetError(
-                f"A subclass of MPNN must keep {name}() (got {kind.__name__} with its own). Put "
-                "what it adds into the predictor, or rewrite its layer with a method of messages "
-                "and register_layer()."
-            )
-    passing = mpnn.message_passing
-    kinds = AtomMessagePassing, BondMessagePassing
+    for own in ("forward", "fingerprint"):
+        if getattr(kind, own) is not getattr(MPNN, own):
+            raise TargetError(f"{name} must keep {own}() of MPNN. Put more into its predictor.")
+    passing, kinds = mpnn.message_passing, (AtomMessagePassing, BondMessagePassing)
     if not isinstance(passing, kinds) or type(passing).forward is not _MessagePassingBase.forward:
         raise TargetError(
             "Message passing must be Chemprop's BondMessagePassing or AtomMessagePassing with "
-            f"their forward() (got {type(passing).__name__}). Override initialize(), message(), "
-            "update() or finalize() instead, or register a layer of your own."
+            f"their forward() (got {type(passing).__name__}). Override its parts instead."
         )
 
 
 def _mode_of(predictor: Any, column: int | None) -> Mode:
-    """Returns what a predictor's output means."""
     from chemprop import nn as parts
 
     name, num = type(predictor).__name__, predictor.n_tasks
@@ -241,8 +222,8 @@ def _mode_of(predictor: Any, column: int | None) -> Mode:
     if isinstance(predictor, parts.MulticlassClassificationFFN):
         if num > 1 and column is None:
             raise TargetError(
-                f"{name} has {num} tasks of {predictor.n_classes} classes each. Pass "
-                "ChempropModel(mpnn, column=0) of nicegnn.target.chemprop to explain one of them."
+                f"{name} has {num} tasks of {predictor.n_classes} classes each. Pass one of them: "
+                "nicegnn.target.chemprop.ChempropModel(mpnn, column=0)."
             )
         return "multiclass"
     if isinstance(predictor, parts.BinaryClassificationFFNBase):
@@ -258,11 +239,10 @@ def _featurizer_of(passing: Any) -> Callable[..., Any]:
 
     hidden = passing.W_h.out_features
     num_atom = passing.W_o.in_features - hidden
-    by_atoms = passing.W_h.in_features > hidden
-    num_bond = passing.W_h.in_features - hidden if by_atoms else passing.W_i.in_features - num_atom
+    num_bond = passing.W_h.in_features - hidden or passing.W_i.in_features - num_atom
     kinds = {mode: get_multi_hot_atom_featurizer(mode) for mode in AtomFeatureMode}
-    fitting = [mode for mode, atoms in kinds.items() if len(atoms) == num_atom]
-    mode = fitting[0] if fitting else AtomFeatureMode.V2
+    fitting = (mode for mode, atoms in kinds.items() if len(atoms) == num_atom)
+    mode = next(fitting, AtomFeatureMode.V2)
     bonds = RIGRBondFeaturizer() if mode == AtomFeatureMode.RIGR else MultiHotBondFeaturizer()
     extra = num_atom - len(kinds[mode]), num_bond - len(bonds)  # V_f and E_f of datapoints
     return SimpleMoleculeMolGraphFeaturizer(kinds[mode], bonds, *extra)

@@ -28,9 +28,8 @@ Inputs = Sequence[str] | Callable[[nn.Module, Batch], Tensor] | None  # see `Tar
 _MOST_KINDS = 1000  # of edges, with prototypes each
 #: What to do with models that score pairs of nodes.
 LINKS = (
-    "If it scores pairs of nodes that it takes as `edge_label_index`, pass them as `pairs`. If it "
-    "takes them in another way, explain one pair: pass `inputs`, a function (model, batch) that "
-    "returns the score of that pair as shape [1, 1], with batched=False and mode='binary'."
+    "If it scores pairs of nodes, pass them as `pairs`, or explain one pair: pass `inputs`, a "
+    "function (model, batch) of shape [1, 1], with batched=False and mode='binary'."
 )
 
 
@@ -65,15 +64,9 @@ class Target(OutputReader):
         label: int | None = None,
     ) -> None:
         if not isinstance(model, nn.Module):
-            raise TargetError(
-                f"`model` must be a torch.nn.Module (got {type(model).__name__}). Pass the model "
-                "itself, with its weights."
-            )
+            raise TargetError(f"`model` must be a torch.nn.Module (got {type(model).__name__}).")
         if any(is_lazy(parameter) for parameter in model.parameters()):
-            raise TargetError(
-                "`model` must know its sizes (got lazy layers that were never called). Call it "
-                "once on a graph before."
-            )
+            raise TargetError("`model` must have no lazy layers. Call it once on a graph before.")
         model = adapted(model)
         if isinstance(model, Adapter) and mode == "auto":
             mode, return_type = model.mode, "raw" if return_type == "auto" else return_type
@@ -86,20 +79,19 @@ class Target(OutputReader):
         are_names = len(names) > 0 and all(isinstance(name, str) for name in names)
         if not (inputs is None or callable(inputs) or are_names):
             raise TargetError(
-                "`inputs` must be a list of names of attributes, or a function (model, batch) "
-                f"(got {inputs!r}). Pass ['x', 'edge_index'], for example."
+                f"`inputs` must be a list of names or a function (got {inputs!r}), for example "
+                "['x', 'edge_index']."
             )
         self.model, self.level, self.batched = model, level, batched
         self.kinds: Kinds | None = None  # of a graph with several, which calls of a copy are about
         self.inputs = inputs if inputs is None or callable(inputs) else tuple(inputs)
         self._parameters = forward_parameters(model)
-        needed = [p for p in self._parameters.values() if p.default is inspect.Parameter.empty]
+        needed = [p for p in self._parameters.values() if p.default is p.empty]
         takes_one = len(needed) == 1 and "edge_index" not in self._parameters
-        self.takes_data = self.inputs is None and takes_one
+        self._takes_data = self.inputs is None and takes_one
         if self.inputs is None and not self._parameters:
             raise TargetError(
-                f"forward() of {type(model).__name__} must name its arguments (got none). Pass "
-                "inputs=['x', 'edge_index', ...] or a callable."
+                "forward() must name its arguments (got none). Pass inputs=['x', ...]."
             )
 
     @property
@@ -111,54 +103,42 @@ class Target(OutputReader):
     @property
     def is_batched(self) -> bool:
         """Whether the model takes several graphs by its signature, or as the user said."""
-        if self.batched is not None:
-            return self.batched
         batch = "batch" if self.kinds is None else "batch_dict"
-        return self.level != "graph" or self.may_read(batch)
+        takes_several = self.level != "graph" or self.may_read(batch)
+        return takes_several if self.batched is None else self.batched
 
     def may_read(self, key: str) -> bool:
         """Whether the model receives this attribute of a graph, or the whole graph."""
-        if key == "edge_index" or self.takes_data or callable(self.inputs):
+        if key == "edge_index" or self._takes_data or callable(self.inputs):
             return True
-        if self.kinds is not None and key != "batch_dict":
-            return True
-        return key in (self.inputs if self.inputs is not None else self._parameters)
+        is_of_kinds = self.kinds is not None and key != "batch_dict"
+        return is_of_kinds or key in (self.inputs or self._parameters)
 
     def edge_kind(self, batch: Batch) -> Tensor | None:
         """Returns the kind of each edge, ``[E]``, if the model reads ``edge_type``."""
         kind = batch.get("edge_type")
-        is_one = isinstance(kind, Tensor) and kind.dtype == torch.long
-        if not is_one or kind.shape != batch.edge_index.shape[1:] or kind.numel() == 0:
+        is_one = isinstance(kind, Tensor) and kind.dtype == torch.long and kind.numel() > 0
+        if not is_one or kind.shape != batch.edge_index.shape[1:]:
             return None
-        if int(kind.min()) < 0 or int(kind.max()) >= _MOST_KINDS:  # it numbers something else
-            return None
-        return kind if self.may_read("edge_type") else None
+        is_kind = 0 <= int(kind.min()) <= int(kind.max()) < _MOST_KINDS  # not a number of its own
+        return kind if is_kind and self.may_read("edge_type") else None
 
-    def node_kind(self, batch: Batch) -> Tensor | None:
-        """Returns the kind of each node, ``[V]``, if there are several."""
-        return None if self.kinds is None else batch.node_type
+    @property
+    def num_kinds(self) -> tuple[int, int]:
+        """How many kinds of nodes there are, and of edges at least."""
+        return (1, 1) if self.kinds is None else (len(self.kinds.nodes), len(self.kinds.edges))
 
     @property
     def is_of_wide_bench(self) -> bool:
         """Whether verdicts were checked on such models: PyG's, of whole graphs of one kind."""
-        is_other = isinstance(self.model, Adapter) or self.kinds is not None
-        return self.level == "graph" and not is_other
-
-    @property
-    def num_edge_kinds(self) -> int:
-        """How many kinds of edges there are at least."""
-        return 1 if self.kinds is None else len(self.kinds.edges)
-
-    @property
-    def num_node_kinds(self) -> int:
-        """How many kinds of nodes there are."""
-        return 1 if self.kinds is None else len(self.kinds.nodes)
+        is_plain = self.kinds is None and not isinstance(self.model, Adapter)
+        return self.level == "graph" and is_plain
 
     def private(self, level: Level | None = None) -> Target:
         """Returns a copy of this target with a private copy of the model, see `PrivateCopy`."""
         out, made = copy.copy(self), PrivateCopy(self.model)
         out.model, out.inputs = made.model, made.rebound(self.inputs)
-        out.level = self.level if level is None else level
+        out.level = level or self.level
         return out
 
     @contextmanager
@@ -178,10 +158,16 @@ class Target(OutputReader):
         ``part`` is what one call takes of a batch, if it is not all.
         """
         if not bool(torch.isfinite(out).all()):
-            raise _not_finite(batch)
+            values = {k: v for k, v in batch.to_dict().items() if isinstance(v, Tensor)}
+            wrong = [
+                f"`{key}`" for key, value in values.items() if not bool(value.isfinite().all())
+            ]
+            raise (GraphError if wrong else TargetError)(
+                "The model must return finite values for the clean graphs (got NaN or infinite "
+                f"ones). Check {', '.join(wrong) or 'its weights'}, and replace such values."
+            )
 
         def last_step() -> str:
-            """Returns the last step of the model, see `step_behind`."""
             one = copy.copy(batch if part is None else part)
             with torch.enable_grad():
                 if isinstance(x := one.get("x"), Tensor) and x.is_floating_point():
@@ -204,10 +190,8 @@ class Target(OutputReader):
         if isinstance(out, tuple | list) and out:
             out = out[0]
         if not isinstance(out, Tensor) or not out.is_floating_point():
-            raise TargetError(
-                "The model must return a floating point tensor, or a tuple that starts with one "
-                f"(got {type(out).__name__})."
-            )
+            name = type(out).__name__
+            raise TargetError(f"The model must return a floating point tensor first (got {name}).")
         if out.dim() > 2:
             raise TargetError(
                 "The model must return a row for each graph or node and a column for each class "
@@ -224,79 +208,49 @@ class Target(OutputReader):
         """Calls the model in the way that its signature or ``inputs`` says."""
         if callable(self.inputs):
             return self.inputs(self.model, batch)
-        if self.takes_data:
+        if self._takes_data:
             return self.model(batch)
         if self.inputs is not None:
-            return self.model(*(self._needed(batch, key) for key in self.inputs))
+            return self.model(*(_value(batch, name, is_needed=True) for name in self.inputs))
         arguments = {}
         for name, parameter in self._parameters.items():
-            if parameter.default is inspect.Parameter.empty:
-                arguments[name] = self._needed(batch, name)
-                continue
-            value = _value(batch, name)
-            if value is not None and not (isinstance(value, dict) and not value):
+            is_needed = parameter.default is parameter.empty
+            value = _value(batch, name, is_needed=is_needed)
+            if is_needed or (value is not None and not (isinstance(value, dict) and not value)):
                 arguments[name] = value
         return self.model(**arguments)
 
-    def _needed(self, batch: Any, name: str) -> Any:
-        """Returns what a batch has by the name of an argument, or raises `TargetError`."""
-        if (value := _value(batch, name)) is not None:
-            return value
-        if name == "edge_label_index" and self.inputs is None:
-            raise TargetError(f"The model must be asked for pairs of nodes. {LINKS}")
-        raise TargetError(
-            f"The model needs `{name}`, which the graph does not have (got "
-            f"{sorted(batch.keys())}). Add it to the Data, or name other attributes in `inputs`: "
-            "inputs=['x', 'edge_index'] or inputs=lambda model, batch: ..."
-        )
 
-
-def _value(batch: Any, name: str) -> Any:
-    """Returns what a batch has by a name of an argument, or None."""
+def _value(batch: Any, name: str, *, is_needed: bool) -> Any:
+    """Returns what a batch has by the name of an argument, or None."""
     if name in ("batch_size", "num_graphs") and name not in batch:
         return batch.num_graphs
     if name.endswith("_dict") and isinstance(batch, HeteroData):
         return batch.collect(name[:-5], allow_empty=True)
-    return batch.get(name)
+    value = batch.get(name)
+    if value is None and is_needed:
+        advice = LINKS if name == "edge_label_index" else "Add it, or name others in `inputs`."
+        raise TargetError(
+            f"The model needs `{name}`, which the graph does not have (got "
+            f"{sorted(batch.keys())}). {advice}"
+        )
+    return value
 
 
 def _refusal(error: Exception, batch: Batch) -> NicegnnError:
-    """Returns what a model's own error means."""
-    x = batch.get("x")
-    if isinstance(x, Tensor) and not x.is_floating_point() and "type" in str(error):
-        return GraphError(  # a dtype, scalar type or result type
-            f"`x` must be of floating point for this model (got {x.dtype}, and PyTorch says: "
-            f"{error}). Use `x.float()`."
-        )
-    if isinstance(x, Tensor) and "cannot be multiplied" in str(error):
+    x, said = batch.get("x"), str(error)
+    is_number = isinstance(x, Tensor) and not x.is_floating_point() and "type" in said  # of numbers
+    if is_number or (isinstance(x, Tensor) and "cannot be multiplied" in said):
         return GraphError(
-            f"`x` must have the columns that the model reads (got shape {tuple(x.shape)}, and "
-            f"PyTorch says: {error}). Use the features that it was trained on."
+            f"`x` must have the type and columns that the model reads (got {x.dtype} of shape "
+            f"{tuple(x.shape)}, and PyTorch says: {said}). Use the features that it was trained "
+            "on, or `x.float()`."
         )
-    values = batch.to_dict().items()
-    held = ", ".join(f"{k} {tuple(v.shape)}" for k, v in values if isinstance(v, Tensor))
     advice = "Call it on one of them to see why, or say in `inputs` how it is called."
     if isinstance(error, torch.OutOfMemoryError | MemoryError):
         advice = "Set a smaller `chunk_edges`, or a smaller `batch_size` for a list of graphs."
-    return TargetError(
-        f"The model must take these graphs (it raised {type(error).__name__}: {error}; they hold "
-        f"{held}). {advice}"
-    )
-
-
-def _not_finite(batch: Batch) -> NicegnnError:
-    """Returns why the output of a batch is not finite."""
-    for key, value in batch.to_dict().items():
-        is_real = isinstance(value, Tensor) and value.is_floating_point()
-        if is_real and (number := int((~torch.isfinite(value)).sum())):
-            return GraphError(
-                f"`{key}` must be finite (got {number} NaN or infinite values, for which the model "
-                "returns NaN or infinite ones). Replace them."
-            )
-    return TargetError(
-        "The model must return finite values for the clean graphs (got NaN or infinite ones). "
-        "Check its weights and inputs."
-    )
+    name = type(error).__name__
+    return TargetError(f"The model must take these graphs (it raised {name}: {said}). {advice}")
 
 
 def fingerprint(model: nn.Module) -> str:
@@ -306,6 +260,5 @@ def fingerprint(model: nn.Module) -> str:
 
 def forward_parameters(model: nn.Module) -> dict[str, inspect.Parameter]:
     """Returns the named parameters of a model's ``forward``."""
-    parameters = inspect.signature(unwrap(model).forward).parameters
-    kinds = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
-    return {name: p for name, p in parameters.items() if p.kind not in kinds}
+    named = inspect.signature(unwrap(model).forward).parameters.items()
+    return {key: p for key, p in named if p.kind not in (p.VAR_POSITIONAL, p.VAR_KEYWORD)}

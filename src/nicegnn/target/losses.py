@@ -27,10 +27,9 @@ def margin_degradation(
     .. math:: d_{y^*} = [m(G) - m(\rho, \epsilon)]_+, \qquad
         m = \log f_{y^*} - \log \textstyle\sum_{c \ne y^*} f_c
 
-    The log-probability of a confident prediction stays near 0 while evidence is lost; its log-odds
-    fall. The paper uses log-probabilities, this is ours. Without ``hinge``, gains are negative.
+    The paper uses log-probabilities, this is ours. Without ``hinge``, gains are negative.
     """
-    loss = log_odds(clean.unsqueeze(0), target) - log_odds(perturbed, target)  # [N, B]
+    loss = log_odds(clean.unsqueeze(0), target) - log_odds(perturbed, target)
     return loss.clamp(min=0) if hinge else loss
 
 

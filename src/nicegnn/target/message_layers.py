@@ -1,8 +1,7 @@
 """The seam to models: which layers send messages, and reading their states while they run.
 
-All that an intervention needs of a model are its sites: places in its layers where there is one
-message per edge. PyG's layers show theirs by themselves. A layer written by hand names the method
-that returns them (`register_layer`). A model of another library has an `Adapter`.
+PyG's layers show their messages by themselves. A layer written by hand names the method that
+returns them (`register_layer`). A model of another library has an `Adapter`.
 """
 
 from __future__ import annotations
@@ -25,8 +24,7 @@ from nicegnn.target.output import Mode
 class Adapter(Protocol):
     """A module around a model of another library, such as `ChempropModel`.
 
-    It takes PyG's attributes (``x``, ``edge_index``, ``batch``) by their names, so a batch is
-    copied and cut as all are, and its layers are PyG's or registered ones (`register_layer`).
+    It takes PyG's attributes by their names, and its layers are PyG's or registered ones.
     """
 
     mode: Mode  # of its output
@@ -43,17 +41,7 @@ def register_layer(kind: type[nn.Module], method: str = "message") -> None:
 
     ``method`` returns the messages of a call, one row per edge in the order of the graph's
     ``edge_index``, ``[E, F]``; what it returns is exchanged. It may be called several times in
-    ``forward``, which returns the states of nodes, ``[V, F]``.
-
-    Example:
-        >>> class Layer(nn.Module):
-        ...     def message(self, x, edge_index):
-        ...         return x[edge_index[0]]
-        ...
-        ...     def forward(self, x, edge_index):
-        ...         message = self.message(x, edge_index)
-        ...         return torch.zeros_like(x).index_add(0, edge_index[1], message)
-        >>> register_layer(Layer)
+    ``forward``, which returns the states of nodes, ``[V, F]`` (see docs/howto/own-model.md).
     """
     is_layer = isinstance(kind, type) and issubclass(kind, nn.Module)
     if not is_layer or not callable(getattr(kind, str(method), None)):
@@ -72,23 +60,18 @@ def message_method(layer: nn.Module) -> str | None:
 def message_layers(model: nn.Module) -> list[tuple[str, Any]]:
     """Returns the message-passing layers of `model` with their names; none is an error."""
     if isinstance(model, nn.DataParallel | nn.parallel.DistributedDataParallel):
-        raise InterventionError(
-            f"`model` must not be a {type(model).__name__}, whose copies an intervention cannot "
-            "reach. Pass the wrapped model, `model.module`."
-        )
+        kind = type(model).__name__
+        raise InterventionError(f"`model` must not be a {kind}. Pass `model.module`, without it.")
     layers = []
     for name, module in unwrap(model).named_modules():
         if isinstance(module, torch.jit.ScriptModule) and hasattr(module, "propagate"):
-            raise InterventionError(
-                f"Layer '{name}' must not be scripted (torch.jit). Use the Python layer instead."
-            )
+            raise InterventionError(f"Layer '{name}' must not be scripted. Use the Python layer.")
         if isinstance(module, MessagePassing) or message_method(module) is not None:
             layers.append((name, module))
     if not layers:
         raise InterventionError(
-            f"{type(model).__name__} has no torch_geometric MessagePassing layer, so it sends no "
-            "messages to explain. For a layer of your own, name the method that returns them: "
-            "nicegnn.target.message_layers.register_layer(Layer, 'message')."
+            f"{type(model).__name__} has no torch_geometric MessagePassing layer. Name the method "
+            "of your own that returns messages: nicegnn.target.message_layers.register_layer()."
         )
     return layers
 
@@ -105,10 +88,7 @@ _STANCES: list[Any] = []  # PyTorch's one stance for all threads, as often as it
 
 @contextmanager
 def eager() -> Iterator[None]:
-    """Makes compiled models and functions run eagerly, so that hooks are not skipped.
-
-    Meanwhile those of other threads run eagerly too.
-    """
+    """Makes compiled models of all threads run eagerly, so that hooks are not skipped."""
     with _LOCK:
         _STANCES.append(_STANCES[0] if _STANCES else torch.compiler.set_stance("force_eager"))
     try:
@@ -120,17 +100,9 @@ def eager() -> Iterator[None]:
                 stance.__exit__(None, None, None)
 
 
-def message_flow(model: nn.Module) -> str:
-    """Returns PyG's flow of the model: ``source_to_target`` or ``target_to_source``."""
-    return str(getattr(message_layers(model)[0][1], "flow", "source_to_target"))
-
-
 @contextmanager
 def capture_states(model: nn.Module) -> Iterator[list[Tensor]]:
-    """Yields a list of the node states that each message-passing layer returns, ``[V, F]``.
-
-    The list is emptied when a forward pass of the model begins.
-    """
+    """Yields the node states that the layers returned in the last forward pass, ``[V, F]`` each."""
     states: list[Tensor] = []
 
     def record(_: nn.Module, __: Any, output: Any) -> None:

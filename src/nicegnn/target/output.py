@@ -54,39 +54,32 @@ class OutputReader:
             return nn.functional.logsigmoid(torch.cat([-out, out], dim=1))
         if self.return_type == "probs":
             return out.clamp(min=1e-30).log()
-        if self.return_type == "log_probs":
-            return out
-        return out.log_softmax(dim=1)
+        return out if self.return_type == "log_probs" else out.log_softmax(dim=1)
 
     def _settle(self, out: Tensor, last_step: Callable[[], str]) -> None:
         """Resolves ``auto`` settings from a first clean output, and checks all against it."""
-        is_several, is_one = out.size(1) > 1, _sums_to_one(out)
+        num, is_one = out.size(1), _sums_to_one(out)
         low, high = float(out.min()), float(out.max())
-        is_plain = self.return_type == "auto" and is_several and is_one  # or far from all others
+        is_plain = self.return_type == "auto" and is_one  # or far from all others
         is_plain |= self.mode == "regression" or high > 1 + 1e-4 or low < -1e-4 < 1e-4 < high
         made = "" if is_plain else last_step()
-        if self.mode == "auto" and not is_several and made not in ("sigmoid", "log_sigmoid"):
+        is_squashed = made in ("sigmoid", "log_sigmoid")
+        if self.mode == "auto" and num == 1 and not is_squashed:
+            raise TargetError("Pass mode='binary' or mode='regression' (got one output column).")
+        if self.mode == "auto" and num > 1 and is_squashed and not is_one:
             raise TargetError(
-                "One output column may be a binary logit or a regression value. Pass "
-                "mode='binary' or mode='regression'."
-            )
-        if self.mode == "auto" and made in ("sigmoid", "log_sigmoid") and is_several and not is_one:
-            raise TargetError(
-                f"{out.size(1)} columns that each end with a sigmoid are labels that do not "
-                "exclude each other, or classes of a model that was trained column by column. "
-                "Pass mode='multilabel' with target=, or take the sigmoid off for classes."
+                f"{num} columns that each end with a sigmoid are labels that do not exclude each "
+                "other. Pass mode='multilabel' with target=, or take the sigmoid off for classes."
             )
         if self.mode == "auto":
-            self.mode = "multiclass" if is_several else "binary"
+            self.mode = "multiclass" if num > 1 else "binary"
         if self.mode == "regression":
             return
-        if self.mode == "multilabel" and self.label is None and is_several:
-            raise TargetError(
-                f"`target` must name the label to explain, 0 to {out.size(1) - 1}, with "
-                "mode='multilabel' (got None)."
-            )
+        if self.mode == "multilabel" and self.label is None and num > 1:
+            last = num - 1
+            raise TargetError(f"`target` must name the label to explain, 0 to {last} (got None).")
         is_multiclass = self.mode == "multiclass"
-        if is_multiclass and not is_several:
+        if is_multiclass and num == 1:
             raise TargetError(
                 "The output must have one column per class for mode='multiclass' (got 1). Use "
                 "mode='binary' for one logit, mode='regression' for a value."
@@ -94,9 +87,8 @@ class OutputReader:
         is_unclear = made == UNKNOWN and low >= 0 and high <= 1 and not is_one
         if is_unclear and self.return_type == "auto":
             raise TargetError(
-                "The model must return what can be told apart (got values from 0 to 1, logits or "
-                "probabilities). Pass return_type='raw' or 'probs', and mode='multilabel' for "
-                "labels that do not exclude each other."
+                "Values from 0 to 1 may be logits or probabilities. Pass return_type='raw' or "
+                "'probs', and mode='multilabel' for labels that do not exclude each other."
             )
         is_probability = made in ("sigmoid", "softmax")
         if self.return_type == "raw" and is_probability:
@@ -108,22 +100,16 @@ class OutputReader:
             is_log = made == "log_sigmoid" and not is_multiclass
             is_probability = is_probability or (is_multiclass and is_one)
             self.return_type = "probs" if is_probability else "log_probs" if is_log else "raw"
-        if self.return_type == "probs" and (low < -1e-4 or high > 1 + 1e-4):
+        if self.return_type == "raw":
+            return
+        p = out if self.return_type == "probs" else out.exp()
+        is_outside, total = bool(((p < -1e-4) | (p > 1 + 1e-4)).any()), p.sum(1)
+        if is_outside or (is_multiclass and not _sums_to_one(p)):
             raise TargetError(
-                f"The output must lie in [0, 1] for return_type='probs' (got {low:.4g} to "
-                f"{high:.4g}). Use return_type='raw' for logits."
-            )
-        read = {"probs": out, "log_probs": out.exp()}.get(self.return_type)
-        if is_multiclass and read is not None and not _sums_to_one(read):
-            raise TargetError(
-                f"Probabilities of classes must add up to 1 for return_type={self.return_type!r} "
-                f"(got {float(read.sum(1).min()):.4g} to {float(read.sum(1).max()):.4g}). Use "
-                "return_type='raw' for logits, or mode='multilabel' with target=."
-            )
-        if self.return_type == "log_probs" and high > 1e-4:
-            raise TargetError(
-                f"The output must not exceed 0 for return_type='log_probs' (got {high:.4g}). Use "
-                "return_type='raw' for logits."
+                "Probabilities must lie in [0, 1], and those of classes must add up to 1, for "
+                f"return_type={self.return_type!r} (got {p.min():.4g} to {p.max():.4g}, which add "
+                f"up to {total.min():.4g} to {total.max():.4g}). Use return_type='raw' for logits, "
+                "or mode='multilabel' with target=."
             )
 
     def choose(self, clean: Tensor, target: int | Tensor | None) -> Tensor:
@@ -136,11 +122,8 @@ class OutputReader:
         chosen = torch.as_tensor(target, device=clean.device)
         if chosen.is_floating_point() or chosen.dtype == torch.bool:
             raise TargetError(f"`target` must hold class numbers (got dtype {chosen.dtype}).")
-        if chosen.numel() not in (1, num_rows):
-            raise TargetError(
-                f"`target` must be one class or one per explained output, {num_rows} "
-                f"(got {chosen.numel()})."
-            )
+        if (num := chosen.numel()) not in (1, num_rows):
+            raise TargetError(f"`target` must be one per explained output, {num_rows} (got {num}).")
         chosen = chosen.long().view(-1).expand(num_rows)
         if bool(((chosen < 0) | (chosen >= num_columns)).any()):
             raise TargetError(
@@ -152,8 +135,7 @@ class OutputReader:
     def evidence(self, out: Tensor, target: Tensor) -> Tensor:
         """Returns the evidence for the explained class in raw output ``[N, B, C]``, ``[N, B]``.
 
-        The logit of models that return logits: its slope does not vanish on confident graphs, that
-        of a probability does. Else a log-odds or log-probability, or the value for regression.
+        It is the logit if the model returns logits, else a log-odds, log-probability or value.
         """
         if self.mode in ("binary", "multilabel"):
             value = self._column(out)[..., 0]
@@ -169,8 +151,7 @@ class OutputReader:
     ) -> Tensor:
         """Returns the loss of the explained output in each draw, ``[N, B]``.
 
-        Kinds are ``log-prob`` (paper), ``margin`` (log-odds) and ``signed-margin`` (a gain is a
-        negative loss); regression always uses `squared_degradation`.
+        Kinds are ``log-prob``, ``margin`` (log-odds) and ``signed-margin`` (gains are negative).
         """
         if self.mode == "regression":
             return squared_degradation(clean, perturbed, target)
@@ -199,13 +180,11 @@ class OutputReader:
 def step_behind(node: Any, depth: int = 8) -> str:
     """Returns ``sigmoid``, ``softmax``, ``log_softmax``, ``log_sigmoid``, or nothing.
 
-    ``node`` is the ``grad_fn`` of some output: the last steps of a model tell probabilities from
-    logits. It is `UNKNOWN` for probabilities that were changed, and for values that nothing known
-    made, as in scripted modules.
+    ``node`` is the ``grad_fn`` of an output. Probabilities that were changed, and values that
+    nothing known made, as in scripted modules, are `UNKNOWN`.
     """
-    found = (
-        None if node is None else re.fullmatch(r"(?:Unsafe|Reshape)?(\w+)Backward\d", node.name())
-    )
+    name = "" if node is None else node.name()
+    found = re.fullmatch(r"(?:Unsafe|Reshape)?(\w+)Backward\d", name)
     if found is None:
         return UNKNOWN
     step, before = found[1], [one for one, _ in node.next_functions if one is not None]

@@ -15,17 +15,15 @@ from torch_geometric.nn import MessagePassing
 from nicegnn.target.message_layers import unwrap
 
 _MOST_ITEMS = 1000  # longer containers hold data, not modules, and are shared
-_DEPTH = 3  # steps from a function or object in which modules are looked for
-_TENSORS = ("_parameters", "_buffers", "_non_persistent_buffers_set")
-_SHARED = {type(None), bool, str, int, float, Tensor, nn.Parameter, type}
+_DEPTH = 4  # steps from a function or object in which modules are looked for
+_SHARED = {type(None), bool, str, int, float, Tensor, nn.Parameter}
 _CONTAINERS = (list, dict, OrderedDict, tuple, set)
 
 
 class PrivateCopy:
     """Copies the modules of a model, and whatever refers to them, in evaluation mode.
 
-    Tensors are shared, so the copy sees new weights; what is stored on it never reaches the model.
-
+    - Tensors are shared, so the copy sees new weights.
     - Containers on modules are copied; methods, functions, containers in them and plain objects
       are if they refer to modules of the model: to their copies then. So are hooks.
     - Compiled modules (``torch.compile``) are replaced by the Python modules inside; scripted ones
@@ -38,110 +36,69 @@ class PrivateCopy:
         self._made: dict[int, tuple[Any, Any]] = {}  # original (kept alive) and copy, by id
         self.model = self._module(model)
 
-    def rebound(self, value: Any) -> Any:
-        """Returns a value whose references to modules of the model point to their copies."""
-        if type(value) in _SHARED or isinstance(value, Tensor):
-            return value
+    def rebound(self, value: Any, depth: int = _DEPTH, *, is_held: bool = False) -> Any:
+        """Returns a value whose references to modules of the model point to their copies.
+
+        It is the same value if there are none, and it does not lie in a container on a module.
+        """
         if id(value) in self._made:
             return self._made[id(value)][1]
         if isinstance(value, nn.Module):
             return self._module(value) if id(value) in self._own else value
-        if not self._refers(value, _DEPTH):
+        if type(value) in _SHARED or isinstance(value, type) or depth == 0:
             return value
+        out = value
         if type(value) in _CONTAINERS:
-            return self._container(value)
-        if isinstance(value, MethodType):
-            return MethodType(value.__func__, self.rebound(value.__self__))
-        if isinstance(value, partial):
-            words = {key: self.rebound(item) for key, item in value.keywords.items()}
-            return partial(self.rebound(value.func), *map(self.rebound, value.args), **words)
-        if isinstance(value, FunctionType):
-            cells = tuple(CellType(self.rebound(_content(c))) for c in value.__closure__ or ())
-            names = {key: self.rebound(item) for key, item in _globals_of(value).items()}
-            code, names = value.__code__, {**value.__globals__, **names}
-            out: Any = FunctionType(code, names, value.__name__, value.__defaults__, cells)
-            out.__kwdefaults__, out.__dict__ = value.__kwdefaults__, dict(vars(value))
-        else:
+            if len(value) > _MOST_ITEMS:
+                return value
+            items = [*(value.items() if isinstance(value, dict) else value)]
+            below = depth if is_held else depth - 1
+            made = [self.rebound(item, below, is_held=is_held) for item in items]
+            if is_held or any(one is not item for one, item in zip(made, items, strict=True)):
+                out = type(value)(made)
+        elif isinstance(value, MethodType):
+            if (own := self.rebound(value.__self__, depth - 1)) is not value.__self__:
+                out = MethodType(value.__func__, own)
+        elif isinstance(value, partial):
+            parts: Any = (value.func, value.args, value.keywords)
+            if (made := self.rebound(parts, depth)) is not parts:
+                out = partial(made[0], *made[1], **made[2])
+        elif isinstance(value, FunctionType):
+            names = value.__globals__
+            used = {name: names[name] for name in value.__code__.co_names if name in names}
+            parts = (
+                [_content(cell) for cell in value.__closure__ or ()],
+                {name: one for name, one in used.items() if isinstance(one, nn.Module)},
+            )
+            if (made := self.rebound(parts, depth)) is not parts:
+                cells = tuple(map(CellType, made[0]))
+                out = FunctionType(
+                    value.__code__, names | made[1], value.__name__, value.__defaults__, cells
+                )
+                out.__kwdefaults__, out.__dict__ = value.__kwdefaults__, dict(vars(value))
+        elif any(id(one) in self._own for one in getattr(value, "__dict__", {}).values()):
             out = copy.copy(value)
+            self._made[id(value)] = value, out  # before its parts, which may refer to it
+            vars(out).update(self.rebound(vars(value), depth - 1))
+        if out is not value:
             self._made[id(value)] = value, out
-            vars(out).update({key: self.rebound(item) for key, item in vars(value).items()})
-        self._made[id(value)] = value, out
         return out
 
-    def _refers(self, value: Any, depth: int) -> bool:
-        """Whether a value is a module of the model, or refers to one in a few steps."""
-        if id(value) in self._own:
-            return True
-        return depth > 0 and any(self._refers(part, depth - 1) for part in _parts(value))
-
     def _module(self, module: nn.Module) -> nn.Module:
-        if id(module) in self._made:
-            made: nn.Module = self._made[id(module)][1]
-            return made
         inner = unwrap(module)
         if inner is not module:
-            out = self._module(inner)
+            out: nn.Module = self.rebound(inner)
         elif isinstance(module, torch.jit.ScriptModule):
             out = copy.deepcopy(module).eval() if module.training else module
         else:
             out = object.__new__(type(module))
             self._made[id(module)] = module, out  # before its parts, which may refer to it
-            held = out.__dict__
-            for key, value in vars(module).items():
-                if type(value) in _SHARED:
-                    held[key] = value
-                elif key in _TENSORS or (type(value) is OrderedDict and not value):  # no hooks
-                    held[key] = value.copy()
-                else:
-                    held[key] = self._held(value)
-            held |= {"training": False, "_compiled_call_impl": None}
+            held = {key: self.rebound(one, is_held=True) for key, one in vars(module).items()}
+            vars(out).update(held | {"training": False, "_compiled_call_impl": None})
             if isinstance(module, MessagePassing):
-                _detach_layer(held)
+                _detach_layer(vars(out))
         self._made[id(module)] = module, out
         return out
-
-    def _held(self, value: Any) -> Any:
-        """Returns what a copied module holds in place of a value."""
-        is_container = type(value) in _CONTAINERS and len(value) <= _MOST_ITEMS
-        return self._container(value) if is_container else self.rebound(value)
-
-    def _container(self, value: Any) -> Any:
-        if id(value) in self._made:
-            return self._made[id(value)][1]
-        if isinstance(value, tuple | set):
-            return type(value)(self._held(item) for item in value)
-        out = type(value)()
-        self._made[id(value)] = value, out  # before its items, which may refer to it
-        if isinstance(value, list):
-            out += [self._held(item) for item in value]
-        else:
-            out.update({self._held(key): self._held(item) for key, item in value.items()})
-        return out
-
-
-def _parts(value: Any) -> list[Any]:
-    """Returns what a container, method, function or plain object refers to."""
-    if isinstance(value, Tensor | nn.Module | type) or type(value) in _SHARED:
-        return []
-    if type(value) in _CONTAINERS:
-        if len(value) > _MOST_ITEMS:
-            return []
-        return [*value, *value.values()] if isinstance(value, dict) else [*value]
-    if isinstance(value, MethodType):
-        return [value.__self__]
-    if isinstance(value, partial):
-        return [value.func, *value.args, *value.keywords.values()]
-    if isinstance(value, FunctionType):
-        cells = [_content(cell) for cell in value.__closure__ or ()]
-        return cells + [v for v in _globals_of(value).values() if isinstance(v, nn.Module)]
-    held = getattr(value, "__dict__", None)
-    return [v for v in held.values() if isinstance(v, nn.Module)] if isinstance(held, dict) else []
-
-
-def _globals_of(function: FunctionType) -> dict[str, Any]:
-    """Returns the global names that a function mentions, with their values."""
-    names = function.__globals__
-    return {name: names[name] for name in function.__code__.co_names if name in names}
 
 
 def _content(cell: CellType) -> Any:

@@ -6,6 +6,7 @@ import copy
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -62,17 +63,15 @@ def train_model(
     to the true ones.
     """
     config, target = config or TrainConfig(), Target(model, mode=mode)
-    stack, held_out = (GraphStack(graphs, target.device) for graphs in (train, valid))
-    held_out_batch = held_out.take(torch.arange(len(held_out)))
+    stack = GraphStack(train, target.device)
+    held_out = GraphStack(valid, target.device).take(torch.arange(len(valid)))
     goal = _Goal(mode, stack.take(torch.arange(len(stack))).y, balanced)
     optimiser = torch.optim.Adam(model.parameters(), lr=config.learning_rate)
-    schedule = torch.optim.lr_scheduler.ReduceLROnPlateau(
-        optimiser, factor=0.5, patience=config.patience
-    )
+    plateau = torch.optim.lr_scheduler.ReduceLROnPlateau
+    schedule = plateau(optimiser, factor=0.5, patience=config.patience)
     best, best_epoch, best_model = (-math.inf, -math.inf), 0, copy.deepcopy(model)
 
     def epoch(number: int) -> dict[str, float]:
-        """Trains for one epoch and judges it on the validation graphs."""
         nonlocal best, best_epoch
         model.train()
         generator = torch.Generator().manual_seed(mix(config.seed, "epoch", number))
@@ -86,9 +85,9 @@ def train_model(
             optimiser.step()
             total += loss.detach() * batch.num_graphs
         with torch.no_grad(), target.frozen():
-            out = target.call(held_out_batch)
-        valid_loss = float(goal.loss(out, held_out_batch.y))
-        accuracy = goal.accuracy(out, held_out_batch.y)
+            out = target.call(held_out)
+        valid_loss = float(goal.loss(out, held_out.y))
+        accuracy = goal.accuracy(out, held_out.y)
         if (accuracy, -valid_loss) > best:
             best, best_epoch = (accuracy, -valid_loss), number
             best_model.load_state_dict(model.state_dict())
@@ -96,17 +95,16 @@ def train_model(
         loss_of_all = float(total) / len(stack)
         return {"loss": loss_of_all, "valid_loss": valid_loss, "valid_accuracy": accuracy}
 
-    history = run_steps(
-        epoch,
-        config.epochs,
-        title="Training",
-        progress=progress,
-        is_over=lambda history: len(history) - 1 - best_epoch >= config.stop_after,
-    )
+    def is_over(history: Sequence[object]) -> bool:
+        return len(history) - 1 - best_epoch >= config.stop_after
+
+    history = run_steps(epoch, config.epochs, title="Training", progress=progress, is_over=is_over)
     model.load_state_dict(best_model.state_dict())
     model.eval()
     if mode == "regression" and isinstance(model, GraphClassifier):
-        model.rescale(goal.mean, goal.spread)
+        with torch.no_grad():
+            model.head.weight.mul_(goal.spread)
+            model.head.bias.mul_(goal.spread).add_(goal.mean)
     return TrainReport(best_epoch, best[0], len(history), history)
 
 
@@ -114,8 +112,11 @@ class _Goal:
     """What a model is to learn: its loss, and its accuracy (R² for values)."""
 
     def __init__(self, mode: Mode, y: Tensor, balanced: bool) -> None:
-        self.mode = mode
-        self.mean, self.spread = 0.0, 1.0  # of the values that a regressor learns
+        self.mode, self.mean, self.spread = (
+            mode,
+            0.0,
+            1.0,
+        )  # mean and spread of a regressor's values
         self.weight: Tensor | None = None  # of each class, [C], or of absent and present, [2, L]
         if mode == "regression":
             self.mean = float(y.double().mean())
@@ -132,10 +133,9 @@ class _Goal:
             wanted = (y.view(-1) - self.mean) / self.spread
             return nn.functional.mse_loss(out.view(-1), wanted.to(out.dtype))
         if self.mode == "multilabel":
-            weight, known = self._weight_of(y), y.nan_to_num()
-            loss = nn.functional.binary_cross_entropy_with_logits(
-                out, known, weight, reduction="sum"
-            )
+            weight = self._weight_of(y)
+            entropy = nn.functional.binary_cross_entropy_with_logits
+            loss = entropy(out, y.nan_to_num(), weight, reduction="sum")
             return loss / weight.sum().clamp_min(1)
         return nn.functional.cross_entropy(out, y.view(-1), weight=self.weight)
 
@@ -143,17 +143,17 @@ class _Goal:
         if self.mode == "regression":
             share = r_squared(self.mean + self.spread * out.view(-1), y)
             return -math.inf if math.isnan(share) else share  # the loss decides
-        is_several = self.mode == "multilabel"
+        is_several, weight = self.mode == "multilabel", self._weight_of(y)
         right = ((out > 0) == (y == 1) if is_several else out.argmax(1) == y.view(-1)).double()
-        weight = self._weight_of(y)
         return float((right * weight).sum() / weight.sum())
 
     def _weight_of(self, y: Tensor) -> Tensor:
         """Returns what each label of each graph weighs; 0 where it is not known."""
-        if self.mode == "multilabel" and self.weight is not None:
+        if self.weight is None:
+            return torch.ones_like(y.view(-1), dtype=torch.double)
+        if self.mode == "multilabel":
             return torch.where(y == 1, self.weight[1], self.weight[0]) * y.isfinite()
-        y = y.view(-1)
-        return torch.ones_like(y, dtype=torch.double) if self.weight is None else self.weight[y]
+        return self.weight[y.view(-1)]
 
 
 @torch.no_grad()
@@ -175,67 +175,39 @@ def predict(model: nn.Module, graphs: Sequence[Data], *, mode: Mode = "multiclas
 def accuracy_of(model: nn.Module, graphs: Sequence[Data]) -> float:
     """Returns the share of graphs whose label the model predicts."""
     predicted = predict(model, graphs).argmax(1).cpu()
-    stored = getattr(graphs, "y", None)  # a dataset has them at hand
-    labels = torch.cat([g.y.view(-1) for g in graphs]) if stored is None else stored
-    return float((predicted == labels.cpu()).double().mean())
+    labels = torch.cat([graph.y.view(-1) for graph in graphs]).cpu()
+    return float((predicted == labels).double().mean())
 
 
 def r_squared(predicted: Tensor, value: Tensor) -> float:
-    r"""Returns the share of the values' variance that predictions explain.
-
-    .. math:: R^2 = 1 - \frac{\sum_g (y_g - \hat y_g)^2}{\sum_g (y_g - \bar y)^2}
-
-    Symbols: :math:`\hat y` -> ``predicted``, :math:`y` -> ``value``, ``[G]``. It is nan for values
-    that are all the same.
-
-    >>> r_squared(torch.tensor([1.0, 2.0, 4.0]), torch.tensor([1.0, 2.0, 3.0]))
-    0.5
-    """
+    """Returns R², the share of the variance that is explained; nan if all values are the same."""
     y = value.double().view(-1)
     left = (y - predicted.double().view(-1)).square().sum()
     return float(1 - left / (y - y.mean()).square().sum())
 
 
-@dataclass(frozen=True)
-class Calibration:
-    """Accuracy and confidence of a classifier, and the gap between them."""
-
-    accuracy: float  # share of right predictions
-    interval: tuple[float, float]  # 95% Wilson interval of the accuracy
-    ece: float  # expected calibration error over equal bins of confidence
-    mean_confidence: float  # mean probability of the predicted class
-
-
-def calibration(probability: Tensor, label: Tensor, *, num_bins: int = 10) -> Calibration:
+def calibration(probability: Tensor, label: Tensor, *, num_bins: int = 10) -> dict[str, Any]:
     r"""Measures accuracy and calibration of probabilities ``[G, C]`` for labels ``[G]``.
 
-    .. math:: ECE = \sum_b \frac{n_b}{n} \, |acc_b - conf_b|
-
-    Symbols: of the predictions whose confidence lies in bin b, :math:`n_b` is the number,
-    :math:`acc_b` the accuracy and :math:`conf_b` the mean confidence.
+    The expected calibration error sums the gaps between accuracy and confidence over bins of equal
+    width of the confidence: :math:`ECE = \sum_b \frac{n_b}{n} \, |acc_b - conf_b|`. The interval of
+    the accuracy is Wilson's, of 95%.
     """
     confidence, predicted = probability.double().cpu().max(1)
     right = (predicted == label.cpu()).double()
     edges = torch.linspace(1 / probability.size(1), 1, num_bins + 1, dtype=torch.double)
     where = torch.bucketize(confidence, edges[1:-1])
     gap = torch.zeros(num_bins, dtype=torch.double).index_add(0, where, right - confidence)
-    return Calibration(
-        accuracy=float(right.mean()),
-        interval=wilson_interval(int(right.sum()), right.numel()),
-        ece=float(gap.abs().sum() / right.numel()),
-        mean_confidence=float(confidence.mean()),
-    )
+    return {
+        "accuracy": float(right.mean()),
+        "interval": wilson_interval(int(right.sum()), right.numel()),
+        "ece": float(gap.abs().sum() / right.numel()),
+        "mean_confidence": float(confidence.mean()),
+    }
 
 
 def wilson_interval(hits: int, number: int, z: float = 1.96) -> tuple[float, float]:
-    r"""Returns the Wilson score interval of a proportion, which also holds near 0 and 1.
-
-    .. math:: \frac{p + \frac{z^2}{2n} \pm z \sqrt{\frac{p(1-p)}{n} + \frac{z^2}{4n^2}}}
-        {1 + z^2/n}
-
-    >>> [round(value, 4) for value in wilson_interval(177, 177)]
-    [0.9788, 1.0]
-    """
+    """Returns the Wilson score interval of a proportion, which also holds near 0 and 1."""
     p = hits / number
     middle = p + z**2 / (2 * number)
     half = z * math.sqrt(p * (1 - p) / number + z**2 / (4 * number**2))

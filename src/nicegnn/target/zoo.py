@@ -12,18 +12,13 @@ from torch_geometric import nn as gnn
 from nicegnn.config import check_choice
 
 Maybe = Tensor | None
-READOUTS = {
-    "sum": gnn.global_add_pool,
-    "mean": gnn.global_mean_pool,
-    "max": gnn.global_max_pool,
-}
+READOUTS = {"sum": gnn.global_add_pool, "mean": gnn.global_mean_pool, "max": gnn.global_max_pool}
 
 
 class GraphClassifier(nn.Module):
     """Message-passing layers, a readout, and a linear head with one logit per class, or one value.
 
-    Subclasses define the layer. Activations are modules, so that guided backpropagation can hook
-    them.
+    Subclasses define the layer. Activations are modules, which guided backpropagation hooks.
     """
 
     uses_edges = False  # whether layers read ``edge_attr``
@@ -53,12 +48,6 @@ class GraphClassifier(nn.Module):
 
     def _activation(self, size: int) -> nn.Module:
         return nn.Sequential(nn.BatchNorm1d(size), nn.ReLU()) if self.is_normed else nn.ReLU()
-
-    @torch.no_grad()
-    def rescale(self, shift: float, scale: float) -> None:
-        """Changes the head: outputs become ``shift + scale * output``."""
-        self.head.weight.mul_(scale)
-        self.head.bias.mul_(scale).add_(shift)
 
     def embed(
         self, x: Tensor, edge_index: Tensor, batch: Maybe = None, edge_attr: Maybe = None

@@ -147,7 +147,7 @@ def _train_one(
         "training": asdict(config),
         "fingerprint": fingerprint(model),
         **{
-            part: asdict(calibration(predict(model, graphs), graphs.y))
+            part: calibration(predict(model, graphs), graphs.y)
             for part, graphs in (("valid", dataset.valid), ("test", dataset.test))
         },
         "nicegnn": nicegnn.__version__,

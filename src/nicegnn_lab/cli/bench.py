@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from nicegnn.cli import options as common
-from nicegnn.cli.options import WordError, Words, opt, split_commas, to_file, to_folder
+from nicegnn.cli.options import WordError, Words, opt, to_file, to_folder
 from nicegnn_lab.cli import options
 from nicegnn_lab.studies import STUDIES, make_study
 
@@ -43,9 +43,9 @@ def bench(
 
     with common.plain_errors():
         names, models, methods = options.known_names(datasets, targets, explainers)
-        removals = [word for word in split_commas(fidelity) if word != "none"]
+        removals = [word for word in options.split_commas(fidelity) if word != "none"]
         usual = MetricConfig() if fidelity is None else MetricConfig(tuple(removals))
-        metrics = replace(usual, own=tuple(split_commas(metric)))
+        metrics = replace(usual, own=tuple(options.split_commas(metric)))
         report = run_study(
             Benchmark(tuple(methods), read_settings(config or CHOSEN_FILE), metrics),
             names,

@@ -7,11 +7,21 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from nicegnn.cli.options import WordError, Words, opt, split_commas, typed_words
+from nicegnn.cli.options import WordError, Words, opt, typed_words
 
 if TYPE_CHECKING:
     from nicegnn_lab.bench.run import RunReport
     from nicegnn_lab.bench.study import Study
+
+
+def split_commas(values: Words) -> list[str]:
+    """Returns the words of an option that is repeated, or has commas between its words.
+
+    >>> split_commas(["a,b", "c"]), split_commas(None)
+    (['a', 'b', 'c'], [])
+    """
+    parts = [part.strip() for value in values or [] for part in value.split(",")]
+    return [part for part in parts if part]
 
 
 def split_seeds(values: Words) -> tuple[int, ...]:

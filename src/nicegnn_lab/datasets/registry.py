@@ -11,8 +11,8 @@ from functools import partial
 from pathlib import Path
 
 from nicegnn.config import check_choice
+from nicegnn.explain.registry import check_name
 from nicegnn.molecule.smiles import ATOMS
-from nicegnn.plugins import check_name
 from nicegnn_lab.datasets.graph_tables import ATOMS_BXAIC, ATOMS_MUTAGENICITY
 from nicegnn_lab.datasets.readers import Files, Reading, tidy_tables
 from nicegnn_lab.datasets.readers.own_table import OwnTable

@@ -7,7 +7,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from nicegnn.explain.score_explainer import Count, NotNegative, Positive
+from nicegnn.explain.explainer import Count, NotNegative, Positive
 from nicegnn.intervention.query import Query
 from nicegnn.seeding import mix
 from nicegnn_lab.rivals import masks

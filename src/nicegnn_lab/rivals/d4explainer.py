@@ -9,7 +9,7 @@ from torch import Tensor, nn
 from torch.nn.functional import binary_cross_entropy_with_logits
 
 from nicegnn.errors import GraphError
-from nicegnn.explain.score_explainer import Count, NotNegative, Positive
+from nicegnn.explain.explainer import Count, NotNegative, Positive
 from nicegnn.graph.minibatches import GraphStack
 from nicegnn.intervention.query import Query
 from nicegnn.seeding import mix

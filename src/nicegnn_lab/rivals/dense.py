@@ -12,7 +12,7 @@ from torch_geometric.utils import to_dense_batch
 
 from nicegnn.errors import GraphError
 from nicegnn.explain.call import FitWork
-from nicegnn.explain.score_explainer import Count, ScoreConfig
+from nicegnn.explain.explainer import Count, ScoreConfig
 from nicegnn.intervention.intervene import intervene
 from nicegnn.intervention.mechanisms import ElementMask
 from nicegnn.intervention.query import Query

@@ -7,8 +7,8 @@ import torch
 from torch import Tensor
 
 from nicegnn.config import Count, NotNegative, Positive
+from nicegnn.explain.explainer import ScoreConfig, ScoreExplainer
 from nicegnn.explain.opinions import slope_in
-from nicegnn.explain.score_explainer import ScoreConfig, ScoreExplainer
 from nicegnn.intervention.query import Query
 from nicegnn.seeding import mix
 from nicegnn_lab.rivals.masks import add_penalties, graph_sum, mean_log_prob

@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from torch.nn.functional import softplus
 
 from nicegnn.config import Count, NotNegative, Positive
-from nicegnn.explain.score_explainer import ScoreConfig, ScoreExplainer
+from nicegnn.explain.explainer import ScoreConfig, ScoreExplainer
 from nicegnn.intervention.intervene import Site
 from nicegnn.intervention.query import Query
 from nicegnn.optimisation import descend

@@ -7,8 +7,8 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from nicegnn.explain.explainer import ScoreConfig, ScoreExplainer
 from nicegnn.explain.opinions import slope_in
-from nicegnn.explain.score_explainer import ScoreConfig, ScoreExplainer
 from nicegnn.intervention.query import Query
 from nicegnn.target.message_layers import hooked, unwrap
 

@@ -11,7 +11,7 @@ from torch_geometric.data import Batch
 
 from nicegnn.errors import GraphError, NotFittedError, TargetError
 from nicegnn.explain.call import FitWork
-from nicegnn.explain.score_explainer import Count, Positive, ScoreConfig, ScoreExplainer
+from nicegnn.explain.explainer import Count, Positive, ScoreConfig, ScoreExplainer
 from nicegnn.graph.minibatches import GraphStack
 from nicegnn.intervention.background import record_background
 from nicegnn.intervention.exchange import Exchange
@@ -59,7 +59,7 @@ class LearnedRival(ScoreExplainer):
     def is_fitted(self) -> bool:
         return self.net is not None
 
-    def _learned(self) -> list[nn.Module]:
+    def _learned(self) -> list[Any]:
         return [] if self.net is None else [self.net]
 
     @abstractmethod

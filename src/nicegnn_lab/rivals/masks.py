@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from nicegnn.errors import GraphError, TargetError
-from nicegnn.explain.score_explainer import Count, NotNegative, ScoreConfig
+from nicegnn.explain.explainer import Count, NotNegative, ScoreConfig
 from nicegnn.graph.case import Case
 from nicegnn.intervention.query import Query
 from nicegnn.seeding import mix

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import binary_cross_entropy_with_logits, normalize
 
-from nicegnn.explain.score_explainer import Count, Positive
+from nicegnn.explain.explainer import Count, Positive
 from nicegnn.intervention.query import Query
 from nicegnn.optimisation import descend
 from nicegnn.seeding import mix

@@ -5,7 +5,7 @@ from torch import Tensor
 from torch_geometric.data import Batch
 
 from nicegnn.errors import GraphError
-from nicegnn.explain.score_explainer import ScoreExplainer
+from nicegnn.explain.explainer import ScoreExplainer
 from nicegnn.graph.case import Case
 from nicegnn.intervention.query import Query
 from nicegnn.seeding import mix

@@ -13,7 +13,7 @@ from torch_geometric.nn.conv.gcn_conv import gcn_norm
 
 from nicegnn.config import Whole
 from nicegnn.errors import GraphError, TargetError
-from nicegnn.explain.score_explainer import Count, NotNegative, Positive
+from nicegnn.explain.explainer import Count, NotNegative, Positive
 from nicegnn.graph.case import Case, edge_slots, rank_within
 from nicegnn.intervention.query import Query
 from nicegnn.seeding import mix

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from nicegnn.explain.score_explainer import Count, ScoreConfig, ScoreExplainer
+from nicegnn.explain.explainer import Count, ScoreConfig, ScoreExplainer
 from nicegnn.graph.case import Case, rank_within
 from nicegnn.intervention.query import Query
 from nicegnn.seeding import mix

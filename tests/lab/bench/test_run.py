@@ -147,7 +147,7 @@ def test_damaged_rows_are_named_and_computed_again_when_they_are_gone(
 OUTSIDE = '''"""An explainer that no list of nicegnn names."""
 import torch
 from torch import Tensor
-from nicegnn.explain.score_explainer import ScoreExplainer
+from nicegnn.explain.explainer import ScoreExplainer
 
 class ByDegree(ScoreExplainer):
     """Edges of busy nodes first."""

@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from nicegnn.errors import GraphError
-from nicegnn.explain.score_explainer import ScoreConfig, ScoreExplainer
+from nicegnn.explain.explainer import ScoreConfig, ScoreExplainer
 from nicegnn.graph.batch import to_batch
 from nicegnn_lab.rivals import get_explainer
 from nicegnn_lab.rivals.masks import mean_log_prob

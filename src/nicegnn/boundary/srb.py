@@ -1,24 +1,18 @@
-"""Fits a gate network on many graphs, and judges without truth what it has learned."""
+"""Stochastic Restoration Boundary (SRB): the smallest restoration that keeps the prediction."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 from torch_geometric.data import Data
 
-from nicegnn.boundary.gates import (
-    RISK_FLOOR,
-    GateNetwork,
-    bond_representation,
-    check_answers,
-    sampled_risk,
-    srb_loss,
-)
 from nicegnn.config import BoundaryConfig, NICEConfig
-from nicegnn.errors import GraphError
+from nicegnn.errors import GraphError, TargetError
 from nicegnn.graph.case import make_case, rank_within
 from nicegnn.graph.minibatches import GraphStack
 from nicegnn.intervention.intervene import Mechanism
@@ -28,6 +22,8 @@ from nicegnn.progress import progress_bar
 from nicegnn.seeding import SeededWeights, mix
 from nicegnn.target.frozen_model import Target
 
+_TINY = 1e-12  # under the root, so that the slope is finite if all draws are equal
+RISK_FLOOR = 0.02  # nats; below this risk, full corruption hardly matters
 _MOST_GRAPHS = 50_000  # that are read, drawn at random
 _NOISE_TABLES = 8  # about one in eight graphs of a training batch have the same noise
 _JUDGED_GRAPHS = 128  # per class
@@ -47,24 +43,115 @@ FIT_ADVICE = {
 }
 
 
+def bond_representation(query: Query) -> Tensor:
+    r"""Returns the input of the gate network for each directed edge, ``[E, D]``.
+
+    .. math:: z_{uv} = [\, h_u,\; h_v \,]
+
+    Symbols: :math:`h` -> node states of the last layer of the frozen target.
+    """
+    h = query.states[-1].to(query.clean.dtype)
+    return h[query.case.batch.edge_index].transpose(0, 1).flatten(1)
+
+
+class GateNetwork(nn.Module):
+    r"""Maps the bonds of a query to the logits of their restoration gates.
+
+    .. math:: \rho_e = \sigma\Big(\tfrac12 \big(g_\theta(z_{uv}) + g_\theta(z_{vu})\big)\Big)
+        \qquad \text{(Appendix E)}
+
+    Symbols: :math:`z` -> `bond_representation`. Gates start near ``settings.start``.
+    """
+
+    def __init__(self, in_size: int, settings: BoundaryConfig) -> None:
+        super().__init__()
+        self.in_size = in_size
+        self.last = nn.Linear(settings.hidden_size, 1)
+        self.first = nn.Linear(in_size, settings.hidden_size)
+        with torch.no_grad():
+            self.last.weight.mul_(0.1)
+            self.last.bias.fill_(math.log(settings.start / (1 - settings.start)))
+
+    def forward(self, query: Query) -> Tensor:
+        """Returns the gate logit of each bond, ``[M]``, a mean over its directed edges."""
+        z = bond_representation(query)
+        if z.size(1) != self.in_size:
+            raise GraphError(
+                f"Bonds must be described by {self.in_size} numbers (got {z.size(1)}). Explain "
+                "graphs with the features of those in fit()."
+            )
+        return query.case.bonds.mean(self.last(self.first(z).relu()).squeeze(1))
+
+
+def restoration_risk(degradation: Tensor, beta: float) -> Tensor:
+    r"""Mean degradation plus its spread over draws.
+
+    .. math:: \hat R^{(N)} = \bar d_N + \beta \sqrt{\tfrac1N \sum_n (d_n - \bar d_N)^2}
+        \qquad \text{(Eq. 15)}
+
+    Symbols: :math:`d_n` -> ``degradation``, ``[N, B]``; :math:`\beta` -> ``beta``. Returns ``[B]``.
+    """
+    return degradation.mean(0) + beta * _std(degradation)
+
+
+def risk_slope(degradation: Tensor, beta: float) -> Tensor:
+    r"""Slope of the risk in each draw's degradation, times the number of draws, ``[N, B]``.
+
+    .. math:: c_n = N \frac{\partial \hat R}{\partial d_n}
+        = 1 + \beta \frac{d_n - \bar d_N}{\sqrt{\tfrac1N \sum_n (d_n - \bar d_N)^2}}
+    """
+    return 1 + beta * (degradation - degradation.mean(0)) / _std(degradation)
+
+
+def _std(value: Tensor) -> Tensor:
+    return ((value - value.mean(0)).square().mean(0) + _TINY).sqrt()
+
+
+def sampled_risk(query: Query, gate: Tensor, config: BoundaryConfig, stream: int) -> Tensor:
+    """Returns the risk of each graph under gates ``[M]``, without gradients, ``[B]``."""
+    draws = query.draws(config.num_draws)
+    return restoration_risk(query.sample(gate, draws, stream), config.beta)
+
+
+def check_answers(query: Query, risk: Tensor) -> None:
+    """Raises `TargetError` if damage has made the model's answers infinite or nan."""
+    if not bool(torch.isfinite(risk).all()):
+        largest = max(float(state.abs().max()) for state in query.states)
+        raise TargetError(
+            "The model must return finite values when its messages are corrupted (got NaN or "
+            f"infinite ones; node states reach {largest:.2g}, whose squares may overflow "
+            f"{query.clean.dtype}). Scale the features, or use float64."
+        )
+
+
+def srb_loss(
+    query: Query, logit: Tensor, config: BoundaryConfig, stream: int
+) -> tuple[Tensor, Tensor, Tensor]:
+    r"""Returns loss, risk and restored share of each graph, ``[B]`` each.
+
+    .. math:: \hat R(\rho_G) + \lambda \|\rho_G\|_1 / |E_G|, \qquad \rho = \sigma(a)
+        \qquad \text{(Eq. 21)}
+
+    Symbols: :math:`a` -> ``logit``, ``[M]``; :math:`\lambda` -> ``config.penalty``.
+    """
+    gate = logit.sigmoid()
+    degradation = query.degradation(gate, query.draws(config.num_draws), stream)
+    risk, restored = restoration_risk(degradation, config.beta), query.case.per_graph_mean(gate)
+    return risk + config.penalty * restored, risk.detach(), restored.detach()
+
+
 @dataclass(frozen=True)
 class FitReport:
     """Course and result of a fit."""
 
     classes: dict[int, str]  # status of each explained class, a key of `FIT_ADVICE`
     history: History = field(repr=False)  # loss, risk, restored share at each step
-    num_graphs: int  # graphs used
-    num_left_out: int  # graphs left out, because they have no edges
+    num_graphs: int  # graphs used; those without edges are left out
 
     @property
     def status(self) -> str:
         """The worst status of any class; ``ok`` if all classes that depend on edges are ok."""
         return next(status for status in FIT_ADVICE if status in self.classes.values())
-
-    @property
-    def advice(self) -> str:
-        """Meaning of the status, and what to do."""
-        return FIT_ADVICE[self.status]
 
 
 def fit_gates(
@@ -72,7 +159,6 @@ def fit_gates(
     graphs: Sequence[Data],
     mechanism: Mechanism,
     config: NICEConfig,
-    *,
     seed: int,
     progress: bool,
 ) -> tuple[GateNetwork, FitReport]:
@@ -80,8 +166,7 @@ def fit_gates(
 
     .. math:: \min_\theta \tfrac1{|B|} \sum_{G \in B} L(G; \rho_\theta)
 
-    with the objective of `srb_loss`. Only predictions of the frozen target are used. Everything
-    random is addressed by seed and step. Graphs without edges are left out.
+    with the objective of `srb_loss`. Everything random is addressed by seed and step.
     """
     work = _Fit(target, GraphStack(graphs, target.device), mechanism, config, seed)
     work.read(progress)
@@ -89,14 +174,10 @@ def fit_gates(
         net = GateNetwork(work.sample.size(1), config.boundary)
     net.to(work.sample)
     optimiser = torch.optim.Adam(net.parameters(), lr=config.boundary.learning_rate)
-    history = run_steps(
-        lambda step: work.step(net, optimiser, step),
-        config.boundary.steps,
-        title="Fitting gates",
-        progress=progress,
-    )
-    used = work.kept.numel()
-    return net, FitReport(work.judge(net), history, used, work.num_read - used)
+
+    step = partial(work.step, net, optimiser)
+    history = run_steps(step, config.boundary.steps, title="Fitting gates", progress=progress)
+    return net, FitReport(work.judge(net), history, work.kept.numel())
 
 
 @dataclass
@@ -121,28 +202,24 @@ class _Fit:
                 advance(number * size + part.numel(), "")
         # numbers in the stack, and explained classes, [G] each; what describes some edges
         self.kept, self.explained = map(torch.cat, zip(*kept, strict=True))
-        self.sample, self.num_read = bond_representation(query), read.numel()
+        self.sample = bond_representation(query)
         if self.kept.numel() == 0:
-            raise GraphError(
-                f"At least one of the {read.numel()} training graphs must have edges (got none)."
-            )
+            raise GraphError("At least one training graph must have edges (got none).")
         self.table_width = -(-int(self.stack.num_edges[self.kept].max()) // 64) * 64
 
     def query(
         self, graphs: Tensor, explained: Tensor | None = None, offset: Tensor | None = None
     ) -> Query:
         """Returns a query of some graphs of the stack, ``[B]``, with noise slots shifted."""
+        chunk = self.config.chunk_edges
         case = make_case(self.stack.take(graphs), undirected=self.config.undirected)
         if offset is not None:
             case = replace(case, slot=case.slot + offset[case.edge_batch])
         if explained is not None and bool((explained < 0).any()):
             explained = None  # a regression model, all outputs of it
-        chunk = self.config.chunk_edges
         return Query(self.target, case, self.mechanism, explained=explained, chunk_edges=chunk)
 
-    def step(
-        self, net: GateNetwork, optimiser: torch.optim.Optimizer, step: int
-    ) -> dict[str, Tensor]:
+    def step(self, net: GateNetwork, optimiser: torch.optim.Adam, step: int) -> dict[str, Tensor]:
         """Takes one step and returns mean loss, risk and restored share."""
         settings, seed, device = self.config.boundary, self.seed, self.kept.device
         chosen = batch_of_step(self.kept.numel(), settings.batch_size, seed, step)
@@ -162,9 +239,8 @@ class _Fit:
         """Judges the network on some training graphs of each explained class."""
         judged = {}
         for label in torch.unique(self.explained).tolist():
-            members = (self.explained == label).nonzero().view(-1).cpu()
-            size = min(_JUDGED_GRAPHS, members.numel())
-            chosen = members[batch_of_step(members.numel(), size, mix(self.seed, "judge"), 0)]
+            own = (self.explained == label).nonzero().view(-1).cpu()
+            chosen = own[batch_of_step(own.numel(), _JUDGED_GRAPHS, mix(self.seed, "judge"), 0)]
             query = self.query(self.kept[chosen], self.explained[chosen])
             judged[int(label)] = judge_order(query, net(query), self.config.boundary, self.seed)
         return judged
@@ -174,17 +250,17 @@ class _Fit:
 def judge_order(query: Query, logit: Tensor, settings: BoundaryConfig, seed: int) -> str:
     """Returns the status of gate logits, ``[M]``: whether their order restores the prediction.
 
-    Saturation is read from the gates. The order is useful if the better half of each graph's bonds,
-    restored alone, leaves a lower risk than the worse half, and inverted if a higher one. Two
-    standard errors decide.
+    The order is useful if the better half of each graph's bonds, restored alone, leaves a lower
+    risk than the worse half, and inverted if a higher one. Two standard errors decide.
     """
     gate = logit.sigmoid()
     if float((gate > 0.97).float().mean()) > 0.95:
         return "saturated-high"
     if float((gate < 0.03).float().mean()) > 0.95:
         return "saturated-low"
-    nothing = torch.zeros_like(logit)
-    corrupted = sampled_risk(query, nothing, settings, mix(seed, "corrupted"))  # [B]
+    corrupted = sampled_risk(
+        query, torch.zeros_like(logit), settings, mix(seed, "corrupted")
+    )  # [B]
     check_answers(query, corrupted)
     if float(corrupted.median()) < RISK_FLOOR:
         return "insensitive"
