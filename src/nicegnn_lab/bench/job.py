@@ -41,12 +41,10 @@ class Job:
 
     @property
     def part(self) -> str:
-        """Name of the part of the dataset that is explained."""
         return str(self.cell.about_scores.get("part", "test"))
 
     @property
     def max_graphs(self) -> int | None:
-        """Most graphs to explain."""
         return self.cell.about_scores.get("max_graphs")
 
     @property
@@ -61,7 +59,6 @@ class Job:
 
     @property
     def graphs(self) -> MoleculeDataset:
-        """The part of the dataset that is explained."""
         return self.molecules.part(self.part)
 
     @cached_property
@@ -80,11 +77,8 @@ class Job:
         is_exchange = self.cell.variant.mechanism == "exchange"
         background = self.molecules.background(self.model) if is_exchange else None
         explainer = make_explainer(self.cell.variant, self.model, self.seed, background)
-        if find_entry(self.cell.variant.explainer)[0].learns:
-            self._fit(explainer)
-        return explainer
-
-    def _fit(self, explainer: Explainer) -> None:
+        if not find_entry(self.cell.variant.explainer)[0].learns:
+            return explainer
         started = time.perf_counter()
         graphs = self.molecules.training(self.cell.about_scores.get("fit_graphs"))
         explainer.fit(graphs, seed=self.seed, progress=False)
@@ -97,12 +91,12 @@ class Job:
             "fit_steps": len(history or []),
             "fit_status": getattr(report, "status", ""),
         }
+        return explainer
 
     def scores(self, seed: int | None = None) -> Explanation:
         """Returns the explanations of all positions by the seed, on the CPU; sets `facts`."""
-        explainer = self.explainer
+        explainer, seed = self.explainer, self.seed if seed is None else seed
         started = time.perf_counter()
-        seed = self.seed if seed is None else seed
         found = list(self.molecules.explain(explainer, self.positions, self.part, seed))
         _wait_for(explainer.target.device)
         out = concatenate([part.to("cpu") for part in found])
@@ -117,8 +111,7 @@ class Job:
 
     @property
     def fit_seconds(self) -> float:
-        """Seconds of the fit, 0 without one."""
-        return float(self.fit_facts["fit_seconds"])
+        return float(self.fit_facts["fit_seconds"])  # 0 without a fit
 
     @property
     def explain_seconds_per_graph(self) -> float:
@@ -131,22 +124,16 @@ class Job:
         removals: Sequence[str] = (),
         metrics: Collection[str] | None = None,
     ) -> Iterator[Block]:
-        """Yields agreement with the truth and fidelity of each graph.
-
-        Args:
-            removals: how bonds are removed for fidelity; () for no fidelity.
-            metrics: names to keep; none for all.
-        """
+        """Yields agreement with the truth and, under each removal, fidelity of each graph."""
         for block in measure_molecules(self, out, MetricConfig(tuple(removals), num_draws=16)):
             if metrics is None or block.metric in metrics:
                 yield block
 
     def at_seed(self, seed: int) -> Job:
         """Returns the same job with another seed."""
-        identity = self.cell.identity
-        other = {**identity, "scores": {**identity["scores"], "seed": seed}}
-        cell = replace(self.cell, seed=seed, identity=other)
-        return Job(cell, self.task, self.model, self.folder)
+        cell, scores = self.cell, {**self.cell.about_scores, "seed": seed}
+        other = replace(cell, seed=seed, identity={**cell.identity, "scores": scores})
+        return Job(other, self.task, self.model, self.folder)
 
 
 def _wait_for(device: torch.device) -> None:

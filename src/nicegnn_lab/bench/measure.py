@@ -24,9 +24,6 @@ from nicegnn_lab.metrics.metric import Measured, get_metric, own_metrics
 if TYPE_CHECKING:
     from nicegnn_lab.bench.job import Job
 
-#: Numbers of draws and shares that keys leave out, so that new settings change no key.
-_UNKEYED = {"removals": [*REMOVALS], "num_draws": 16, "own": {}}
-
 
 @dataclass(frozen=True)
 class MetricConfig:
@@ -50,7 +47,8 @@ class MetricConfig:
             "num_draws": self.num_draws if "nc" in self.removals else 0,
             "own": {name: code_hash(measure.__module__) for name, measure in measures.items()},
         }
-        return without_defaults(plain, _UNKEYED)
+        # keys leave these out, so that new settings change none
+        return without_defaults(plain, {"removals": [*REMOVALS], "num_draws": 16, "own": {}})
 
 
 @dataclass(frozen=True)
@@ -95,10 +93,9 @@ def measure_molecules(job: Job, out: Explanation, metrics: MetricConfig) -> Iter
         values = truth_metrics(out.ranking, out.bonds, truth, protocol=protocol, seed=job.seed)
         for metric, value in {**values, **own}.items():
             yield Block(metric, value[chosen], protocol, place[chosen])
-    target = Target(job.model)
-    given: dict[str, Any] = {"num_draws": metrics.num_draws, "seed": job.seed}
+    target, draws = Target(job.model), {"num_draws": metrics.num_draws, "seed": job.seed}
     for removal in metrics.removals:
-        given |= {"removal": removal, "explained": out.target}
+        given: dict[str, Any] = {"removal": removal, "explained": out.target, **draws}
         curve = fidelity_curve(target, batch, out.bonds, out.ranking, **given)
         area, *kept = (
             torch.where(out.target == predicted, row.cpu(), torch.nan)
@@ -110,7 +107,6 @@ def measure_molecules(job: Job, out: Explanation, metrics: MetricConfig) -> Iter
 
 
 def _own_value(name: str, measured: Measured) -> Tensor:
-    """Returns a metric of one's own, ``[B]``."""
     measure: Any = get_metric(name).measure
     with torch.no_grad():
         value = torch.as_tensor(measure(measured)).detach().cpu().double()

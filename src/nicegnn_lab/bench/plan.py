@@ -1,7 +1,5 @@
 """The cells of a study, and the settings of explainers from TOML files."""
 
-from __future__ import annotations
-
 import tomllib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -84,17 +82,14 @@ def make_cells(
             about = _about_task(study, task, target, model, most)
             for variant in study.variants(task, target):
                 chosen, settings = _resolved(variant, model, fit_graphs, task)
-                rows = {
-                    "version": study.version,
-                    "setting": chosen.setting,
-                    "level": None if chosen.level is None else float(chosen.level),
-                    "extra": dict(chosen.extra),
-                }
-                rows = {"study": study.name, **without_defaults(rows, _NEUTRAL_ROWS)}
+                level = None if chosen.level is None else float(chosen.level)
+                rows = {"version": study.version, "setting": chosen.setting, "level": level}
+                rows = without_defaults(rows | {"extra": dict(chosen.extra)}, _NEUTRAL_ROWS)
                 scores = without_defaults({**about, **settings}, _NEUTRAL_SCORES)
                 here = (study.name, task.name, task.is_stand_in, target, chosen)
                 for seed in own_seeds:
-                    cell = Cell(*here, seed, rows | {"scores": {**scores, "seed": seed}})
+                    identity = {"study": study.name, **rows, "scores": {**scores, "seed": seed}}
+                    cell = Cell(*here, seed, identity)
                     cells.setdefault(cell.key, cell)
     for name in targets or ():
         check_choice("target", name, sorted(possible))
@@ -116,7 +111,6 @@ def _tasks(
 def _about_task(
     study: Study, task: Task, target: str, model: nn.Module, most: int | None
 ) -> dict[str, Any]:
-    """Returns the identity of the explained graphs and of the target, as plain values."""
     if most is not None:  # else nothing is read that tuning must not see
         most = _below(most, task.explained(model, study.part).numel())
     return {
@@ -134,7 +128,6 @@ def _about_task(
 def _resolved(
     variant: Variant, model: nn.Module, fit_graphs: int | None, task: Task
 ) -> tuple[Variant, dict[str, Any]]:
-    """Returns a variant with its mechanism named, and the identity of its explainer."""
     if not variant.explainer:
         return variant, {}
     name, mechanism = find_mechanism(variant.explainer, variant.mechanism)
@@ -157,8 +150,7 @@ def _resolved(
 
 
 def _below(wanted: int | None, available: int) -> int | None:
-    """Returns a limit, or none if it is not below the number of graphs."""
-    return None if wanted is None or wanted >= available else wanted
+    return None if wanted is None or wanted >= available else wanted  # a limit that cuts nothing
 
 
 def read_settings(path: str | Path) -> dict[str, dict[str, Any]]:
@@ -190,16 +182,14 @@ def check_tables(tables: Mapping[str, Any]) -> None:
     for name, table in tables.items():
         if not isinstance(table, Mapping):
             raise ConfigError(f"`{name}` must be a table, [{name}] in TOML (got {table!r}).")
-        if _is_group(name):
+        if name in DATASETS or name in TARGETS:
             check_tables(table)
             continue
         find_mechanism(name)
         if "seed" in table:
             raise ConfigError(f"`{name}` must not set `seed`; the command sets it with --seed.")
         if table.get("undirected") is False:
-            raise ConfigError(
-                f"`undirected` of {name} must be true: bonds are compared (got False)."
-            )
+            raise ConfigError(f"`undirected` of {name} must be true: bonds are compared.")
 
 
 def settings_of(name: str, tables: Tables, dataset: str, target: str) -> dict[str, Any]:
@@ -226,8 +216,3 @@ def find_mechanism(name: str, wanted: str = "") -> tuple[str, str]:
         names = " or ".join(map(repr, allowed)) or "none"
         raise ConfigError(f"`mechanism` of {entry.name} must be {names} (got {mechanism!r}).")
     return entry.name, mechanism
-
-
-def _is_group(name: str) -> bool:
-    """Returns whether a table of this name holds tables of explainers."""
-    return name in DATASETS or name in TARGETS

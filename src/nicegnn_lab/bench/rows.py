@@ -1,11 +1,9 @@
 """Rows of the benchmark, of studies and of tuning: one schema, its files, packing, and means."""
 
-from __future__ import annotations
-
 import base64
 import json
 import zlib
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import groupby
 from pathlib import Path
@@ -46,7 +44,19 @@ GROUPS = (
     *("protocol", "metric", "level"),
 )
 WHOLE_CELL = -1  # in column ``graph``: the value is of the whole cell
-PACKED = "packed.parquet"  # the name of every packed file
+#: Explainers by the name of the packed file that holds their rows; all others are in ``fitted``.
+FAMILIES = {
+    "packed": ("",),  # rows without an explainer
+    "nice": ("nice", "nice-student"),
+    "paper": (
+        *("nice-paper", "nice-paper-converged", "nice-paper-tuned"),
+        *("nice-propagated", "nice-propagated-converged"),
+    ),
+    "references": (
+        *("random", "ground-truth", "saliency", "integrated-gradients"),
+        *("guided-backprop", "occlusion"),
+    ),
+}
 
 _PAGE_ROWS = 2**20  # files are a third smaller than with usual pages
 _PACKED_OPTIONS = {
@@ -57,9 +67,6 @@ _PACKED_OPTIONS = {
     "max_rows_per_page": _PAGE_ROWS,
     "write_page_checksum": True,
 }
-
-#: Values to keep by column.
-Where = Mapping[str, "str | float | bool | Collection[str | float | bool]"]
 
 
 @dataclass(frozen=True)
@@ -76,7 +83,6 @@ class Block:
 
     @property
     def values(self) -> Tensor:
-        """The values as a tensor on the CPU, double ``[n]``."""
         return torch.as_tensor(self.value, dtype=torch.double).detach().cpu().reshape(-1)
 
 
@@ -98,10 +104,11 @@ class Folder:
 
     root: Path
 
-    @property
-    def packed(self) -> Path:
-        """Rows of many cells."""
-        return self.root / PACKED
+    def row_files(self) -> list[Path]:
+        """Returns all files of rows, packed ones first, then those of cells from old to new."""
+        cells = self.file("rows", "").parent.glob("*.parquet")
+        by_age = sorted(cells, key=lambda file: (file.stat().st_mtime_ns, file.name))
+        return [*sorted(self.root.glob("*.parquet")), *by_age]
 
     def file(self, kind: str, key: str) -> Path:
         """The ``rows`` of a cell, or why it ``failed``."""
@@ -127,13 +134,8 @@ class FinishedCell:
 def write_rows(path: Path, cell: Cell, blocks: Iterable[Block], **about: Any) -> None:
     """Writes the rows and the description of one cell (see `FinishedCell`)."""
     table = table_of(cell, blocks)
-    description = {
-        "cell": cell.to_dict(),
-        "key": cell.key,
-        "num_rows": table.num_rows,
-        "identity": dict(cell.identity),
-        **about,
-    }
+    description = {"cell": cell.to_dict(), "key": cell.key, "num_rows": table.num_rows}
+    description |= {"identity": dict(cell.identity), **about}
     table = table.replace_schema_metadata({"nicegnn": json.dumps(description)})
     options = {"compression": "zstd", "write_page_checksum": True}
     write_whole(path, lambda file: pa.parquet.write_table(table, file, **options))
@@ -165,20 +167,12 @@ def table_of(cell: Cell, blocks: Iterable[Block]) -> pa.Table:
 def finished_cells(folder: str | Path) -> dict[Name, FinishedCell]:
     """Returns the finished cells of a study, sorted by name.
 
-    A cell that several runs computed with different settings has the rows of its newest file; the
+    A cell that several runs computed with different settings has the rows of its newest file; a
     packed file counts as older than files of single cells.
     """
-    place = Folder(Path(folder))
-    finished = packed_cells(place.packed)
-    files = place.file("rows", "").parent.glob("*.parquet")
-    for path in sorted(files, key=lambda file: (file.stat().st_mtime_ns, file.name)):
-        finished |= {cell.name: cell for cell in cells_in(path)}
+    files = Folder(Path(folder)).row_files()
+    finished = {cell.name: cell for path in files for cell in cells_in(path)}
     return {name: finished[name] for name in sorted(finished)}
-
-
-def packed_cells(path: Path) -> dict[Name, FinishedCell]:
-    """Returns the cells of a packed file by name, empty if there is no file."""
-    return {cell.name: cell for cell in cells_in(path)} if path.is_file() else {}
 
 
 def cells_in(path: Path) -> list[FinishedCell]:
@@ -201,12 +195,10 @@ def cells_in(path: Path) -> list[FinishedCell]:
     return cells
 
 
-def read_rows(folder: str | Path, where: Where | None = None) -> pd.DataFrame:
-    """Returns the rows of all finished cells of a study; see `finished_cells`.
+def read_rows(folder: str | Path, where: Mapping[str, Any] | None = None) -> pd.DataFrame:
+    """Returns the rows of all finished cells of a study, such as ``results/bench``.
 
-    Args:
-        folder: of the study, such as ``results/bench`` or ``results/studies/ablation``.
-        where: values to keep by column, ``{"metric": ["f1"], "dataset": "benzene"}``.
+    `where` names values to keep by column, ``{"metric": ["f1"], "dataset": "benzene"}``.
     """
     wanted = {
         k: [v] if isinstance(v, str | float | int) else [*v] for k, v in (where or {}).items()
@@ -230,15 +222,20 @@ def read_rows(folder: str | Path, where: Where | None = None) -> pd.DataFrame:
 
 
 def read_cells(
-    cells: Iterable[FinishedCell], where: Mapping[str, list[Any]] | None = None
-) -> Iterator[pa.Table]:
-    """Yields the rows of each cell; only row groups that hold them are read."""
-    for path, own in groupby(cells, lambda cell: cell.path):
+    cells: Sequence[FinishedCell], where: Mapping[str, list[Any]] | None = None
+) -> list[pa.Table]:
+    """Returns the rows of each cell; only row groups that hold them are read."""
+    tables: dict[Name, pa.Table] = {}
+    in_files = sorted(cells, key=lambda cell: (cell.path, cell.begin))
+    for path, group in groupby(in_files, lambda cell: cell.path):
+        own = list(group)
         try:
             with _opened(path) as file:
-                yield from _of_file(file, own, where or {})
+                found = _of_file(file, own, where or {})
+                tables |= zip((cell.name for cell in own), found, strict=True)
         except (pa.ArrowException, OSError, ValueError) as error:
             raise _damaged(path, error) from error
+    return [tables[cell.name] for cell in cells]
 
 
 def _of_file(
@@ -247,24 +244,20 @@ def _of_file(
     if tuple(file.schema_arrow.names) != COLUMNS:
         raise ValueError(f"its columns are {file.schema_arrow.names}")
     groups = range(file.num_row_groups)
-    starts = np.cumsum([0, *(file.metadata.row_group(n).num_rows for n in groups)])
-
-    def group_of(cell: FinishedCell) -> int:
-        return int(np.searchsorted(starts[1:], cell.begin, side="right"))
-
-    for number, inside in groupby(cells, group_of):
+    bounds = np.cumsum([0, *(file.metadata.row_group(n).num_rows for n in groups)])
+    ends = bounds[1:]
+    for number, inside in groupby(cells, lambda cell: int(ends.searchsorted(cell.begin, "right"))):
         is_there = number in groups  # else its cells have no rows
         group = file.read_row_group(number) if is_there else SCHEMA.empty_table()
         group = group.replace_schema_metadata(None)
         stays = _holding(group, where)
         for cell in inside:
-            begin = cell.begin - starts[number]
+            begin = cell.begin - bounds[number]
             here = slice(begin, begin + cell.num_rows)
             yield group[here].filter(stays[here])
 
 
 def _holding(table: pa.Table, where: Mapping[str, list[Any]]) -> pa.Array:
-    """Returns whether each row has one of the wanted values in every column."""
     stays = pa.array(np.ones(table.num_rows, dtype=bool))
     for name, values in where.items():
         kind = SCHEMA.field(name).type
@@ -279,54 +272,62 @@ def _opened(path: Path) -> Any:
 
 
 def _damaged(path: Path, error: Exception) -> StoreError:
-    """Returns the error about a damaged file, with what to do."""
     reason = str(error).splitlines()[0] if str(error) else type(error).__name__
     advice = "Delete it and run the same command again."
-    if path.name == PACKED:
+    if path.parent.name != "rows":
         advice = "Restore it (git checkout restores a committed file), or delete it and run again."
     return StoreError(f"{path} is damaged ({reason}). {advice}")
 
 
-def pack(folder: str | Path) -> Path:
-    """Writes the rows of all finished cells of a study into ``packed.parquet`` in its folder.
+def pack(folder: str | Path) -> list[Path]:
+    """Writes the rows of all finished cells of a study into one packed file of each of `FAMILIES`.
 
-    Cells that are packed already are packed again with the others.
+    Cells that are packed already are packed again with the others; equal rows give equal files.
     """
-    place, found = Folder(Path(folder)), finished_cells(folder)
-    if not found:
-        raise StoreError(
-            f"There are no rows in {folder} to pack; compute them with `nicegnn lab bench` or "
-            "`nicegnn lab experiment`."
-        )
-    tables = list(read_cells(found.values()))
-    cells = [cell.description for cell in found.values()]
-    text = json.dumps(cells, sort_keys=True, separators=(",", ":"))
-    squeezed = base64.b64encode(zlib.compress(text.encode(), 9)).decode()
-    about = {"nicegnn": json.dumps({"kind": "packed-rows"}), "cells": squeezed}
+    root, found = Path(folder), list(finished_cells(folder).values())
+    family_of = {
+        explainer: name for name, explainers in FAMILIES.items() for explainer in explainers
+    }
+    packed: dict[Path, list[tuple[Mapping[str, Any], pa.Table]]] = {}
+    for cell, table in zip(found, read_cells(found), strict=True):
+        name = family_of.get(cell.description["cell"]["explainer"], "fitted")
+        packed.setdefault(root / f"{name}.parquet", []).append((cell.description, table))
+    for path, cells in packed.items():
+        _write_packed(path, cells)
+    for path in set(root.glob("*.parquet")) - set(packed):  # its rows are in other files now
+        path.unlink()
+    return sorted(packed)
 
-    def subject(number: int) -> tuple[str, str]:  # most readers want one dataset and target
-        return cells[number]["cell"]["dataset"], cells[number]["cell"]["target"]
+
+def _write_packed(path: Path, cells: Sequence[tuple[Mapping[str, Any], pa.Table]]) -> None:
+    text = json.dumps([about for about, _ in cells], sort_keys=True, separators=(",", ":"))
+    squeezed = base64.b64encode(zlib.compress(text.encode(), 9)).decode()
+    described = {"nicegnn": json.dumps({"kind": "packed-rows"}), "cells": squeezed}
+
+    def subject(cell: tuple[Mapping[str, Any], pa.Table]) -> tuple[str, str]:
+        return cell[0]["cell"]["dataset"], cell[0]["cell"]["target"]
 
     def write(file: Path) -> None:
         with pa.parquet.ParquetWriter(file, SCHEMA, **_PACKED_OPTIONS) as writer:
-            for _, numbers in groupby(range(len(cells)), subject):
-                group = pa.concat_tables([tables[number] for number in numbers])
+            for _, alike in groupby(cells, subject):  # most readers want one dataset and target
+                group = pa.concat_tables([table for _, table in alike])
                 group = group.unify_dictionaries().combine_chunks()
                 writer.write_table(group, row_group_size=max(group.num_rows, 1))
-            writer.add_key_value_metadata(about)  # metadata of a schema would be written twice
+            writer.add_key_value_metadata(described)  # a schema's would be written twice
 
-    write_whole(place.packed, write)
-    return place.packed
+    write_whole(path, write)
 
 
 def pack_all(results: str | Path = "results") -> list[Path]:
     """Packs the rows of every study below a folder and returns the files."""
-    root = Path(results)
-    folders = {path.parent for path in root.glob("**/packed.parquet")}
-    folders |= {path.parent.parent for path in root.glob("**/rows/*.parquet")}
+    files = Path(results).glob("**/*.parquet")
+    folders = {path.parent.parent if path.parent.name == "rows" else path.parent for path in files}
     if not folders:
-        raise StoreError(f"There are no rows in {results} to pack; name another folder.")
-    return [pack(folder) for folder in sorted(folders)]
+        raise StoreError(
+            f"There are no rows in {results} to pack; name another folder, or compute them with "
+            "`nicegnn lab bench` or `nicegnn lab experiment`."
+        )
+    return [file for folder in sorted(folders) for file in pack(folder)]
 
 
 def summarise(rows: pd.DataFrame) -> pd.DataFrame:
@@ -338,9 +339,7 @@ def summarise(rows: pd.DataFrame) -> pd.DataFrame:
     Symbols: :math:`v_{gs}` -> ``value`` of graph g with seed s; :math:`G_s` -> graphs with a value;
     :math:`S` -> number of seeds.
 
-    Columns:
-        mean, std: as above; std is nan for one seed.
-        num_seeds, num_graphs: no graphs for values of a whole cell.
+    The std of one seed is nan; ``num_graphs`` is 0 for values of a whole cell.
     """
     groups = rows.groupby(list(GROUPS), observed=True, sort=True, dropna=False)
     table = groups.size().index.to_frame(index=False)

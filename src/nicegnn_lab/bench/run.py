@@ -1,7 +1,5 @@
 """Runs the missing cells of a study one after the other, and records failures."""
 
-from __future__ import annotations
-
 import time
 import traceback
 from collections.abc import Callable, Sequence
@@ -54,22 +52,15 @@ def run_study(
     """Runs the cells of a study that have no rows yet; read them with `read_rows`.
 
     After an interruption, the next run continues: it keeps finished cells, also packed ones.
-
-    Args:
-        datasets, targets: by default those of the study.
-        out: folder of the study's files.
-        targets_folder: trained targets, see `nicegnn lab train-targets`.
-        device: ``cpu`` or ``cuda``; by default ``cuda`` where there is a GPU.
-        say: gets one line per finished cell.
-        limits: ``max_graphs``, ``fit_graphs``, see `make_cells`.
+    Datasets and targets are by default those of the study; ``limits`` are ``max_graphs`` and
+    ``fit_graphs``. `say` gets one line per finished cell.
     """
     given: dict[str, Any] = {"targets_folder": targets_folder, "device": device}
     cells = make_cells(study, datasets, targets, seeds, **given, **limits)
     folder = Folder(Path(out))
     finished = {one.key for one in finished_cells(out).values()}
     todo = [cell for cell in cells if cell.key not in finished]
-    failed = []
-    last = None  # a task is kept for the next cell, as cells come dataset by dataset
+    failed, last = [], None  # a task is kept for the next cell, as cells come dataset by dataset
     for number, cell in enumerate(todo, start=1):
         started = time.perf_counter()
         try:
@@ -77,36 +68,27 @@ def run_study(
             if last is None or last[0] != key:
                 last = key, study.task(cell.dataset, cell.seed)
             model = last[1].model(cell.target, Path(targets_folder), device_of(device))
-            text = _measure(study, Job(cell, last[1], model, folder))
+            job = Job(cell, last[1], model, folder)
+            blocks = list(study.measure(job))
+            write_rows(folder.file("rows", cell.key), cell, blocks, facts=job.facts)
+            folder.file("failed", cell.key).unlink(missing_ok=True)
+            text = "measured"
+            if job.facts:  # something was explained
+                num, each = job.positions.numel(), 1000 * job.explain_seconds_per_graph
+                text = f"{num} graphs, fit {job.fit_seconds:.1f} s, {each:.2f} ms per graph"
             text = f"{text}, {time.perf_counter() - started:.1f} s in all"
         except Exception as error:
-            _record_failure(folder, cell, error)
+            about = {
+                "cell": cell.to_dict(),
+                "error": type(error).__name__,
+                "message": str(error),
+                "traceback": "".join(traceback.format_exception(error)),
+                "identity": dict(cell.identity),
+            }
+            write_json(folder.file("failed", cell.key), about)
             failed.append(cell)
             text = f"FAILED, {type(error).__name__}: {(str(error).splitlines() or [''])[0]}"
         if say is not None:
             say(f"[{number}/{len(todo)}] {cell}: {text}")
     done = tuple(cell for cell in cells if cell.key in finished)
     return RunReport(tuple(cells), done, tuple(failed))
-
-
-def _measure(study: Study, job: Job) -> str:
-    """Writes the rows of a cell; returns what was done, in words."""
-    blocks = list(study.measure(job))
-    write_rows(job.folder.file("rows", job.cell.key), job.cell, blocks, facts=job.facts)
-    job.folder.file("failed", job.cell.key).unlink(missing_ok=True)
-    if not job.facts:  # nothing was explained
-        return "measured"
-    num, each = job.positions.numel(), 1000 * job.explain_seconds_per_graph
-    return f"{num} graphs, fit {job.fit_seconds:.1f} s, {each:.2f} ms per graph"
-
-
-def _record_failure(folder: Folder, cell: Cell, error: Exception) -> None:
-    """Writes why a cell failed."""
-    about = {
-        "cell": cell.to_dict(),
-        "error": type(error).__name__,
-        "message": str(error),
-        "traceback": "".join(traceback.format_exception(error)),
-        "identity": dict(cell.identity),
-    }
-    write_json(folder.file("failed", cell.key), about)

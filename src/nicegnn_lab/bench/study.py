@@ -88,12 +88,10 @@ class Cell:
 
     @property
     def key(self) -> str:
-        """A hash of the identity."""
         return content_hash(self.identity)
 
     @property
     def about_scores(self) -> Mapping[str, Any]:
-        """The identity of its scores."""
         return self.identity["scores"]
 
     def to_dict(self) -> dict[str, Any]:
@@ -152,9 +150,8 @@ def code_hash(module: str) -> str:
 def without_defaults(values: Mapping[str, Any], defaults: Mapping[str, Any]) -> dict[str, Any]:
     """Returns the values that differ from their defaults, so that a new default changes no key.
 
-    Example:
-        >>> without_defaults({"steps": 5, "new": 0}, {"steps": 3, "new": 0})
-        {'steps': 5}
+    >>> without_defaults({"steps": 5, "new": 0}, {"steps": 3, "new": 0})
+    {'steps': 5}
     """
     plain = json.loads(json.dumps([dict(values), dict(defaults)]))  # a tuple equals its list
     return {k: v for k, v in plain[0].items() if k not in plain[1] or plain[1][k] != v}
@@ -175,8 +172,6 @@ def make_explainer(
     """Returns the explainer of a variant, not fitted."""
     if not variant.explainer:
         raise ConfigError(f"`explainer` of variant {variant.setting!r} must be a name (got '').")
-    settings = dict(variant.settings)
-    if background is not None:
-        settings["background"] = background
+    given = dict(variant.settings) | ({} if background is None else {"background": background})
     mechanism = variant.mechanism or None
-    return get_explainer(variant.explainer, model, mechanism=mechanism, **settings, seed=seed)
+    return get_explainer(variant.explainer, model, mechanism=mechanism, **given, seed=seed)

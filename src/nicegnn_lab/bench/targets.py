@@ -1,13 +1,11 @@
 """Target models of the benchmarks: trained as in Appendix C, stored with a manifest."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 import torch_geometric
@@ -63,8 +61,7 @@ TARGETS: dict[str, Recipe] = {
 MAIN_TARGET = "gin"
 
 
-@dataclass(frozen=True)
-class TrainedTarget:
+class TrainedTarget(NamedTuple):
     """A trained target model with the manifest of its training."""
 
     model: nn.Module
@@ -142,7 +139,8 @@ def _train_one(
         "dataset": dataset.name,
         "title": dataset.title,
         "is_stand_in": dataset.is_stand_in,
-        **_origin(dataset),
+        "data": dict(dataset.files),
+        "split": dataset.split,
         "sizes": {part: len(getattr(dataset, part)) for part in PARTS},
         "target": target,
         "settings": dict(model.settings) if TARGETS[target].is_ours else sizes,
@@ -175,8 +173,8 @@ def load_target(
         manifest = json.loads(path.with_suffix(".json").read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:
         raise StoreError(f"Cannot read the manifest of {path}: {error}") from error
-    expected = {} if dataset is None else _origin(dataset)
-    if changed := [name for name, value in expected.items() if manifest.get(name) != value]:
+    now = {} if dataset is None else {"data": dict(dataset.files), "split": dataset.split}
+    if changed := [name for name, value in now.items() if manifest.get(name) != value]:
         raise StoreError(
             f"{path} was trained with another {' and '.join(changed)} and may have seen the test "
             "graphs. Delete it and train again, or name another folder."
@@ -218,7 +216,3 @@ def read_target(
             f"{dataset.name} --target {target} --out {folder}`, or name another --targets-folder."
         )
     return load_target(path, dataset, device=device).model
-
-
-def _origin(dataset: MoleculeDataset) -> dict[str, Any]:
-    return {"data": dict(dataset.files), "split": dataset.split}

@@ -1,7 +1,5 @@
 """Tasks: graphs with known truth, their split, and a trained target."""
 
-from __future__ import annotations
-
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
@@ -10,7 +8,6 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from nicegnn.config import check_choice
 from nicegnn.errors import ConfigError
 from nicegnn.explain.explainer import Explainer
 from nicegnn.explain.explanation import Explanation
@@ -20,7 +17,6 @@ from nicegnn.target.frozen_model import Target
 from nicegnn_lab.bench.study import tensor_hash
 from nicegnn_lab.bench.targets import TARGETS, read_target
 from nicegnn_lab.datasets.dataset import MoleculeDataset, load_dataset
-from nicegnn_lab.datasets.registry import DATASETS
 from nicegnn_lab.metrics.agreement import Truth, selected_graphs
 
 BACKGROUND_GRAPHS = 2000  # training graphs whose edges are the prototypes of an exchange
@@ -45,8 +41,6 @@ class Task(ABC):
 
 
 class MoleculeTask(Task):
-    """A dataset of molecules with true bonds, and the targets trained on it."""
-
     targets = TARGETS.keys()
 
     def __init__(self, dataset: MoleculeDataset) -> None:
@@ -56,7 +50,6 @@ class MoleculeTask(Task):
         self._explained: dict[str, Tensor] = {}  # of all graphs of a part
 
     def part(self, name: str) -> MoleculeDataset:
-        """Returns the ``train``, ``valid`` or ``test`` part."""
         return getattr(self.dataset, name)
 
     def model(self, target: str, folder: Path, device: str | torch.device = "cpu") -> nn.Module:
@@ -82,7 +75,7 @@ class MoleculeTask(Task):
         return graphs.index_select(draw(len(graphs), most, "fit")) if is_limit else graphs
 
     def background(self, model: nn.Module) -> Background:
-        """Returns prototypes of training graphs."""
+
         return record_background(Target(model), self.training(BACKGROUND_GRAPHS))
 
     def explain(
@@ -96,7 +89,6 @@ class MoleculeTask(Task):
 
 def make_task(name: str) -> MoleculeTask:
     """Returns a task by the name of its dataset."""
-    check_choice("dataset", name, DATASETS)  # before its files are read
     return MoleculeTask(load_dataset(name))
 
 

@@ -10,8 +10,6 @@ removed by :math:`r`; :math:`p_{\hat y}` -> probability of the predicted class. 
 and labels are not read.
 """
 
-from __future__ import annotations
-
 import itertools
 import json
 import math
@@ -38,8 +36,6 @@ TUNING_FOLDER = Path("results/tuning")
 REMOVALS = ("em", "nc")
 _CHUNK_EDGES = {"cuda": 2_000_000, "cpu": 400_000}  # directed edges times copies in one call
 
-Candidates = Mapping[str, Sequence[Mapping[str, Any]]]
-
 
 @dataclass(frozen=True)
 class Tuning(Study):
@@ -53,14 +49,12 @@ class Tuning(Study):
     title = "Settings of explainers, chosen without truth"
     part = "valid"
 
-    space: Candidates  # by explainer, see `read_search`
+    space: Mapping[str, Sequence[Mapping[str, Any]]]  # candidates by explainer, see `read_search`
     num_graphs: int = 200  # validation graphs that are explained
-    num_draws: int = 8  # noise draws of removal "nc"
 
     def variants(self, task: Task, target: str) -> Iterable[Variant]:
-        given = {"num_graphs": self.num_graphs, "num_draws": self.num_draws}
-        usual = {"num_graphs": Tuning.num_graphs, "num_draws": Tuning.num_draws}
-        extra = without_defaults(given, usual)
+        usual = {"num_graphs": Tuning.num_graphs}
+        extra = without_defaults({"num_graphs": self.num_graphs}, usual)
         for name, candidates in self.space.items():
             for settings in candidates:
                 trial = json.dumps(dict(settings))
@@ -68,10 +62,9 @@ class Tuning(Study):
 
     def measure(self, job: Job) -> Iterator[Block]:
         batch = self._graphs(job)
-        given: dict[str, Any] = {"num_draws": self.num_draws}
+        given: dict[str, Any] = {"num_draws": 8}  # of removal "nc"
         try:
-            explainer = job.explainer
-            started = time.perf_counter()
+            explainer, started = job.explainer, time.perf_counter()
             out, target = explainer.explain(batch, seed=job.seed), explainer.target
             given |= {"explained": out.target, "chunk_edges": _CHUNK_EDGES[target.device.type]}
             shown = target, batch, out.bonds, out.bond_score
@@ -87,7 +80,6 @@ class Tuning(Study):
         yield Block("explain_seconds", time.perf_counter() - started)
 
     def _graphs(self, job: Job) -> Batch:
-        """Returns validation graphs that the target predicts as class 1."""
         predicted = predict(job.model, job.graphs).argmax(1).cpu()
         positions = (predicted == 1).nonzero().view(-1)
         if positions.numel() == 0:
@@ -141,8 +133,7 @@ def best_trials(folder: str | Path = TUNING_FOLDER) -> list[BestTrial]:
     rows = read_rows(folder, where={"metric": "criterion"})
     if rows.empty:
         raise StoreError(f"There are no trials in {folder}; run them with `nicegnn lab tune`.")
-    best = []
-    keys = ["dataset", "target", "explainer", "mechanism"]
+    best, keys = [], ["dataset", "target", "explainer", "mechanism"]
     for (dataset, target, explainer, mechanism), trials in rows.groupby(keys, observed=True):
         mechanisms = find_entry(explainer)[0].mechanisms
         is_own = mechanism in (mechanisms or ("",))[:1]

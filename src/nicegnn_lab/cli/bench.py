@@ -1,7 +1,5 @@
 """``nicegnn lab bench | experiment | tune | pack``: run cells, choose settings, pack rows."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
@@ -162,17 +160,16 @@ def pack(
         typer.Argument(help="Folder of all results; the rows of every study in it are packed."),
     ] = Path("results"),
 ) -> None:
-    """Put the rows of all finished cells into one small file per study, which all tables read.
+    """Put the rows of all finished cells into a few small files per study, which all tables read.
 
     \b
     nicegnn lab pack
-    nicegnn lab pack results/bench
     """
-    from nicegnn_lab.bench.rows import pack_all, packed_cells
+    from nicegnn_lab.bench.rows import cells_in, pack_all
 
     with common.plain_errors():
         for file in pack_all(results):
-            cells = packed_cells(file)
-            num_rows = sum(cell.num_rows for cell in cells.values())
+            cells = cells_in(file)
+            num_rows = sum(cell.num_rows for cell in cells)
             size = file.stat().st_size / 1e3
             typer.echo(f"{len(cells)} cells, {num_rows} rows, {size:.0f} kB: {file}")

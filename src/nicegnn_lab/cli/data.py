@@ -1,7 +1,5 @@
 """Datasets and targets: ``nicegnn lab data | train-targets | targets``."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Annotated
 

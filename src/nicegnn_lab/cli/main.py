@@ -1,7 +1,5 @@
 """The commands ``nicegnn lab ...``: they measure explainers and show what was measured."""
 
-from __future__ import annotations
-
 import typer
 
 from nicegnn.cli.options import plain_errors

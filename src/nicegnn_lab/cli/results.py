@@ -1,7 +1,5 @@
 """``nicegnn lab table | figure``: show what was measured."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Annotated, Any
@@ -25,9 +23,7 @@ def table(
     out: Annotated[Path, to_folder("Folder for Markdown.")] = Path("results/tables"),
     plugins: common.Plugins = None,
 ) -> None:
-    """Write a table of the paper, ours and the paper's side by side, as Markdown.
-
-    Where it comes from is noted in manifest.json beside it.
+    """Write a table of the paper, ours beside it, as Markdown; manifest.json says from what.
 
     \b
     nicegnn lab table quality
@@ -54,9 +50,7 @@ def figure(
     out: Annotated[Path, to_folder("Folder for PNG.")] = Path("results/figures"),
     plugins: common.Plugins = None,
 ) -> None:
-    """Draw a figure of the paper as PNG, with its caption inside.
-
-    Where it comes from is noted in manifest.json beside it.
+    """Draw a figure of the paper as PNG, its caption inside; manifest.json says from what.
 
     \b
     nicegnn lab figure sensitivity

@@ -1,7 +1,5 @@
 """Folders of data files and of prepared data, and errors about files."""
 
-from __future__ import annotations
-
 import hashlib
 import os
 from pathlib import Path
@@ -43,6 +41,6 @@ def _usual() -> Path:
 
 
 def sha256_of(path: Path) -> str:
-    """Returns the SHA-256 of a file as hexadecimal digits."""
+
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()

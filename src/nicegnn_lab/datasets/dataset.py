@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -26,10 +26,8 @@ def load_dataset(
     """Returns a dataset of `DATASETS`; the first call prepares it, later calls read the cache.
 
     Parts are the first published ones where the files have them, as in B-XAIC; else they are drawn
-    at random, 80/10/10 as in the paper. Twins stay together.
-
-    Args:
-        root, cache: data folder and folder for prepared data; see `data_files`.
+    at random, 80/10/10 as in the paper. Twins stay together. For ``root`` and ``cache`` see
+    `data_files`.
     """
     facts = facts_of(name)
     family = FAMILIES[facts.family]
@@ -78,13 +76,7 @@ class MoleculeDataset(Dataset):
     """
 
     def __init__(
-        self,
-        tensors: Tensors,
-        rows: Tensor,
-        part: Tensor,
-        facts: Facts,
-        files: Mapping[str, str],
-        report: str = "",
+        self, tensors: Tensors, rows: Tensor, part: Tensor, facts: Facts, files: Any, report: str
     ) -> None:
         super().__init__()
         self._tensors = tensors
@@ -128,26 +120,18 @@ class MoleculeDataset(Dataset):
         return self._part[list(self.indices())]
 
     @property
-    def rows(self) -> Tensor:
-        """Row of each graph in its source file, ``[n]``."""
-        return self._tensors["row"][self._chosen()]
-
-    @property
     def smiles(self) -> list[str]:
-        """SMILES of all graphs."""
+
         return [smiles_at(self._tensors, row) for row in self._chosen().tolist()]
 
     @property
     def num_node_features(self) -> int:
-        """Columns of ``x``."""
         return len(self.vocabulary)
 
-    def len(self) -> int:
-        """Number of graphs before any selection, for PyG."""
+    def len(self) -> int:  # before any selection, for PyG
         return int(self._rows.numel())
 
-    def get(self, idx: int) -> Data:
-        """Returns one graph, for PyG."""
+    def get(self, idx: int) -> Data:  # for PyG
         return self._batch(self._rows[[idx]]).get_example(0)
 
     def batch(self, positions: Tensor | None = None) -> Batch:

@@ -3,8 +3,6 @@
 They need no download. The same seed and RDKit version give the same molecules on every platform.
 """
 
-from __future__ import annotations
-
 import random
 from collections import defaultdict
 from collections.abc import Iterator, Mapping
@@ -75,8 +73,7 @@ class GenerationError(NicegnnError, RuntimeError):
 def generate_smiles(num: int, *, seed: int = 0) -> list[str]:
     """Returns ``num`` distinct canonical SMILES of 8 to 45 heavy atoms.
 
-    A smaller ``num`` with the same seed gives the beginning of the same list. Raises
-    `GenerationError` if too few are found.
+    A smaller ``num`` with the same seed gives the beginning of the same list.
     """
     _check_num(num)
     smiles = list(islice(_distinct_smiles(random.Random(seed), num), num))
@@ -108,10 +105,7 @@ def generate_dataset(task: str, num: int, *, seed: int = 0) -> list[Data]:
     * ``y``: label, long ``[1]``;
     * ``edge_truth``: bool ``[E]``, edges of the union of all alternatives, all false for label 0;
     * ``edge_alternatives``: a list of lists of edge numbers of this graph, one list per
-      alternative, ``[]`` for label 0. In a PyG ``Batch`` it becomes a list with one such entry per
-      graph.
-
-    Raises `GenerationError` if too few molecules are found.
+      alternative, ``[]`` for label 0; in a PyG ``Batch`` a list with one such entry per graph.
     """
     check_choice("task", task, GENERATED_TASKS)
     _check_num(num)

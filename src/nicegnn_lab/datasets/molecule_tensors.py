@@ -11,8 +11,6 @@ With N graphs, V atoms and M bonds in all, the tensors are
   (``T/list_ptr``, ``T/list``), and ``T/annotation`` ``[M]`` where the benchmark has one.
 """
 
-from __future__ import annotations
-
 from array import array
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from itertools import pairwise
@@ -78,7 +76,6 @@ class TensorBuilder:
         self._columns.setdefault(key, array(code)).extend(values)
 
     def _point(self, key: str, column: str) -> None:
-        """Notes where the next item of a column begins."""
         self._columns.setdefault(key, array("q", [0])).append(len(self._columns[column]))
 
     def finish(self) -> dict[str, Tensor]:
@@ -129,9 +126,8 @@ def batch_of(tensors: Tensors, task: str, rows: Tensor, num_columns: int) -> Bat
     content["edge_index"] += ptr[:-1].repeat_interleave(2 * bond_ptr.diff())
     content["y"] = tensors[f"{task}/y"][rows].long()
     content["smiles"] = [smiles_at(tensors, row) for row in rows.tolist()]
-    content["edge_alternatives"] = [
-        edge_alternatives_at(tensors, task, row) for row in rows.tolist()
-    ]
+    each_graph = rows.tolist()
+    content["edge_alternatives"] = [edge_alternatives_at(tensors, task, row) for row in each_graph]
     each, none = torch.arange(rows.numel() + 1), torch.zeros(rows.numel(), dtype=torch.long)
     batch = Batch(batch=each[:-1].repeat_interleave(ptr.diff()), ptr=ptr, **content)
     # `Batch.to_data_list` needs these.

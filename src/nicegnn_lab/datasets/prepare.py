@@ -1,7 +1,5 @@
 """From data files to cached tensors."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 import logging
@@ -12,12 +10,7 @@ from torch import Tensor
 
 from nicegnn.errors import StoreError
 from nicegnn.store import load_tensors, save_tensors
-from nicegnn_lab.datasets.data_files import (
-    DamagedFileError,
-    cache_folder,
-    data_file,
-    sha256_of,
-)
+from nicegnn_lab.datasets import data_files
 from nicegnn_lab.datasets.molecule_tensors import TensorBuilder, Tensors
 from nicegnn_lab.datasets.registry import FAMILIES, Family, facts_of
 from nicegnn_lab.datasets.splits import twin_groups
@@ -36,17 +29,14 @@ def prepare_dataset(
     """Returns the tensors of a dataset's family, and the SHA-256 of each of its files.
 
     Tensors come from the cache if the files are unchanged: its name changes with their content.
-
-    Raises:
-        MissingDataError: If the files are not in the data folder.
-        DamagedFileError: If a file is damaged, or a row does not fit.
     """
     family = FAMILIES[facts_of(name).family]
-    files = {role: data_file(name, root) for role, name in family.files.items()}
-    sums = {path.name: sha256_of(path) for path in files.values()}
+    files = {role: data_files.data_file(name, root) for role, name in family.files.items()}
+    sums = {path.name: data_files.sha256_of(path) for path in files.values()}
     parts = [VERSION, family.name, family.form, "error", sums, *filter(None, [family.recipe])]
     key = hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()[:16]
-    path = cache_folder(cache) / "datasets" / f"{family.name}-{family.form}-{key}.safetensors"
+    file = f"{family.name}-{family.form}-{key}.safetensors"
+    path = data_files.cache_folder(cache) / "datasets" / file
     if path.is_file():
         try:
             return load_tensors(path, _KIND)[0], sums
@@ -73,7 +63,7 @@ def _read(family: Family, files: Mapping[str, Path]) -> dict[str, Tensor]:
     if misfits or not rows:
         more = [f"{len(misfits) - _SHOWN} more"] if len(misfits) > _SHOWN else []
         listed = "; ".join([*misfits[:_SHOWN], *more])
-        raise DamagedFileError(
+        raise data_files.DamagedFileError(
             f"{next(iter(files.values()))} must hold molecules with labels and truths that fit "
             f"them (got {len(misfits)} of {len(rows)} rows that do not: {listed}). Correct these "
             "rows, or fetch the file again."

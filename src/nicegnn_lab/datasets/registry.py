@@ -1,12 +1,9 @@
 """All datasets: tasks, their files, and readers.
 
 A *family* is a set of files that is read once; its tasks share molecules and cache.
-`register_dataset` adds a table of one's own. To add other files, write a reader in
-`nicegnn_lab.datasets.readers`, and add its `Family` to `FAMILIES` and the `Facts` of each task to
-`DATASETS`.
+`register_dataset` adds a table of one's own. Other files need a reader in `datasets.readers`, a
+`Family` in `FAMILIES` and the `Facts` of each task in `DATASETS`.
 """
-
-from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass

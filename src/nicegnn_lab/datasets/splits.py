@@ -1,7 +1,5 @@
 """Twins, graphs that no model can tell apart: a split must not separate them."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 
 import numpy as np
@@ -40,10 +38,8 @@ def graph_hashes(tensors: Mapping[str, Tensor]) -> _Hash:
     Symbols: :math:`a_v` -> ``atoms``, :math:`b_{uv}` -> ``types``, :math:`h` -> ``_spread``, a
     64-bit hash; sums are taken modulo :math:`2^{64}`, so the order of neighbours does not matter.
 
-    Note:
-        Stereoisomers and a few other molecules (bicyclopentyl and decalin) have equal hashes. No
-        message-passing network can distinguish them, so a split must keep them together. The hash
-        needs no RDKit and no SMILES, which Mutagenicity lacks.
+    Stereoisomers and a few other molecules (bicyclopentyl and decalin) have equal hashes: no
+    message-passing network can distinguish them, so a split must keep them together.
     """
     atom_ptr, bond_ptr = tensors["atom_ptr"].numpy(), tensors["bond_ptr"].numpy()
     offset = np.repeat(atom_ptr[:-1], np.diff(bond_ptr))  # [M]

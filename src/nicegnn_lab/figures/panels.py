@@ -1,7 +1,5 @@
 """What all figures share: colours, plain axes, legends, captions, files. Needs matplotlib."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

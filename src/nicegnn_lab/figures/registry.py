@@ -1,7 +1,5 @@
 """Every figure by name: each is one function over stored rows."""
 
-from __future__ import annotations
-
 from matplotlib.figure import Figure
 
 from nicegnn_lab.figures.studies import layer_scale_figures, sensitivity_figure

@@ -1,7 +1,5 @@
 """Figures of the paper's studies: message scale layer by layer, and settings at their levels."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 
@@ -9,16 +7,7 @@ import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from nicegnn_lab.figures.panels import (
-    COLOURS,
-    LABEL_SIZE,
-    TICK_SIZE,
-    TITLE_SIZE,
-    legend_below,
-    new_figure,
-    plain,
-    set_caption,
-)
+from nicegnn_lab.figures import panels
 from nicegnn_lab.tables.studies import swept
 from nicegnn_lab.tables.table import by_subject, dataset_titles, read_study, targets_in
 
@@ -48,13 +37,9 @@ SENSITIVITY_PANELS = (
 def layer_scale_figures(studies: str | Path) -> dict[str, Figure]:
     """Returns the figure of message scale for damaged clean messages, and for propagated ones."""
     rows = read_study(studies, "scale")
-    ways = {
-        "layer-scale": ("clean", "ratio_fixed"),
-        "layer-scale-propagated": ("propagated", "ratio"),
-    }
     return {
-        name: _layer_scale_figure(_scales(rows, ratio), messages)
-        for name, (messages, ratio) in ways.items()
+        "layer-scale": _layer_scale_figure(_scales(rows, "ratio_fixed"), "clean"),
+        "layer-scale-propagated": _layer_scale_figure(_scales(rows, "ratio"), "propagated"),
     }
 
 
@@ -70,31 +55,30 @@ def _scales(rows: pd.DataFrame, ratio: str) -> pd.DataFrame:
 
 
 def _layer_scale_figure(scales: pd.DataFrame, messages: str) -> Figure:
-    """Returns a grid, backbones by datasets, of mean message scale per layer on a log axis."""
     (titles, marks), targets = dataset_titles(scales), targets_in(scales)
-    figure = new_figure(2.1 * len(titles) + 0.8, 1.9 * len(targets) + 0.6)
+    figure = panels.new_figure(2.1 * len(titles) + 0.8, 1.9 * len(targets) + 0.6)
     grid = figure.subplots(len(targets), len(titles), squeeze=False)
     handles: dict[str, Any] = {}
     for line, target in zip(grid, targets, strict=True):
         for place, dataset in zip(line, titles, strict=True):
-            plain(place)
+            panels.plain(place)
             here = scales[(scales["dataset"] == dataset) & (scales["target"] == target)]
             if here.empty:
                 place.set_axis_off()
                 continue
             handles |= _draw_layers(place, here)
-            place.set_title(f"n = {here['graph'].nunique()}", fontsize=LABEL_SIZE)
+            place.set_title(f"n = {here['graph'].nunique()}", fontsize=panels.LABEL_SIZE)
         line[0].set_axis_on()
         line[0].set_ylabel(f"{target}\nmessage scale")
     for place, title in zip(grid[0], titles.values(), strict=True):
         above = title.replace(" (", "\n(")
-        place.set_title(f"{above}\n{place.get_title()}", fontsize=TITLE_SIZE)
+        place.set_title(f"{above}\n{place.get_title()}", fontsize=panels.TITLE_SIZE)
     for place in grid[-1]:
         place.set_xlabel("layer")
-    legend_below(figure, handles)
+    panels.legend_below(figure, handles)
     has_exchange = (scales["setting"] == "exchange").any()
     ways = ", noise corruption (NC) and exchange" if has_exchange else " and noise corruption (NC)"
-    set_caption(
+    panels.set_caption(
         figure,
         "Mean squared message norm of each message-passing layer, clean and with gates open on the "
         f"true bonds only, under element-wise masking (EM){ways} of {messages} messages, log axis.",
@@ -112,7 +96,7 @@ def _draw_layers(axes: Axes, scales: pd.DataFrame) -> dict[str, Any]:
         grouped = scales[scales["setting"] == setting].groupby("layer")["scale"]
         if grouped.ngroups == 0:
             continue
-        mean, colour = grouped.mean(), COLOURS[setting]
+        mean, colour = grouped.mean(), panels.COLOURS[setting]
         low, high = (grouped.quantile(q) for q in BAND)
         axes.fill_between(mean.index, low, high, color=colour, alpha=0.15, linewidth=0)
         line: dict[str, Any] = {"marker": mark, "markersize": 4, "linewidth": 1.6}
@@ -130,7 +114,7 @@ def sensitivity_figure(studies: str | Path) -> Figure:
     sweeps = list(swept(rows))  # in the order of `SWEEPS`
     names = list(dict.fromkeys(name for _, name, _, _ in sweeps))
     size = len(SENSITIVITY_PANELS), len(names)
-    drawn = new_figure(3.0 * size[1], 2.1 * size[0])
+    drawn = panels.new_figure(3.0 * size[1], 2.1 * size[0])
     grid = drawn.subplots(*size, sharey="row", sharex="col", squeeze=False)
     for base, name, title, levels in sweeps:
         column = names.index(name)
@@ -139,8 +123,8 @@ def sensitivity_figure(studies: str | Path) -> Figure:
             by_level = [(level, by_subject(rows_at, metric, protocol)) for level, rows_at in levels]
             _draw_sweep(axes, base, by_level)
             if column == 0:
-                axes.set_ylabel(label, fontsize=TICK_SIZE)
-        grid[0, column].set_title(title, fontsize=LABEL_SIZE)
+                axes.set_ylabel(label, fontsize=panels.TICK_SIZE)
+        grid[0, column].set_title(title, fontsize=panels.LABEL_SIZE)
         _set_scale(grid[-1, column], [level for level, _ in levels])
     for axes in grid[-1]:
         axes.set_yscale("log")
@@ -150,11 +134,11 @@ def sensitivity_figure(studies: str | Path) -> Figure:
     handles: dict[str, Any] = {}
     for axes in grid.flat:
         handles |= dict(zip(*axes.get_legend_handles_labels()[::-1], strict=True))
-    place: dict[str, Any] = {"loc": "outside lower center", "ncols": 3}
-    drawn.legend(list(handles.values()), list(handles), frameon=False, fontsize=TICK_SIZE, **place)
+    place: dict[str, Any] = {"loc": "outside lower center", "ncols": 3, "frameon": False}
+    drawn.legend(list(handles.values()), list(handles), fontsize=panels.TICK_SIZE, **place)
     pairs = rows[["dataset", "target"]].drop_duplicates().itertuples(index=False)
     subjects = ", ".join(f"{dataset} ({target})" for dataset, target in pairs)
-    set_caption(
+    panels.set_caption(
         drawn,
         f"The paper's NICE along its settings, the others at their values; {subjects}, seeds: "
         f"{rows['seed'].nunique()}.",
@@ -175,7 +159,7 @@ def _draw_sweep(axes: Axes, base: str, by_level: list[tuple[float, Any]]) -> Non
             axes.plot(*zip(*line, strict=True), color=colour, linewidth=0.7, alpha=0.35)
     means = [value.mean() for value in values.values()]
     axes.plot(list(values), means, color=colour, marker=mark, linewidth=2, label=label)
-    plain(axes)
+    panels.plain(axes)
 
 
 def _set_scale(axes: Axes, levels: list[float]) -> None:

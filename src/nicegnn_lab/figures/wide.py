@@ -1,7 +1,5 @@
 """The wide bench in one figure: agreement of damages, and chances foretold and seen."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import numpy as np
@@ -9,39 +7,26 @@ import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from nicegnn_lab.figures.panels import (
-    COLOURS,
-    LABEL_SIZE,
-    TITLE_SIZE,
-    new_figure,
-    plain,
-    set_caption,
-)
+from nicegnn_lab.figures import panels
 from nicegnn_lab.tables.table import read_study
 from nicegnn_lab.tables.wide import HALVES, PARTS, judged_molecules, told_and_seen, with_halves
 
 #: Damages that are drawn, by their setting in rows.
-SHOWN = {
-    "zero": "zero",
-    "deletion": "deletion",
-    "noise": "noise",
-    "mean": "mean message",
-    "exchange": "exchange",
-}
-_COLOURS = {"zero": COLOURS["em"], "noise": COLOURS["nc"], "exchange": COLOURS["exchange"]}
-_GREY = "#888888"
+SHOWN = {name: name for name in ("zero", "deletion", "noise", "mean", "exchange")}
+SHOWN["mean"] = "mean message"
+_COLOURS = panels.COLOURS | {"zero": panels.COLOURS["em"], "noise": panels.COLOURS["nc"]}
 
 
 def wide_figure(studies: str | Path) -> Figure:
     """Returns two panels: AUC of each target under each damage, and how chances came true."""
     rows = with_halves(read_study(studies, "wide"))
-    figure = new_figure(9.6, 3.8)
+    figure = panels.new_figure(9.6, 3.8)
     left, right = figure.subplots(1, 2)
-    plain(left)
-    plain(right)
+    panels.plain(left)
+    panels.plain(right)
     _draw_agreement(left, rows[rows["half"] == "put aside"])
     _draw_chances(right, judged_molecules(rows))
-    set_caption(
+    panels.set_caption(
         figure,
         "Left: ROC-AUC of true bonds on the half that was put aside, a dot for each target, the "
         "mean as a line.",
@@ -57,12 +42,12 @@ def _draw_agreement(place: Axes, rows: pd.DataFrame) -> None:
     for column, setting in enumerate(SHOWN):
         value = mean.loc[setting].to_numpy()
         across = column + np.linspace(-0.3, 0.3, value.size)  # side by side, in order of names
-        colour = _COLOURS.get(setting, _GREY)
+        colour = _COLOURS.get(setting, "#888888")
         place.scatter(across, value, s=7, color=colour, alpha=0.6, linewidths=0)
         place.plot([column - 0.35, column + 0.35], [value.mean()] * 2, color="black", linewidth=1.5)
     place.set_xticks(range(len(SHOWN)), list(SHOWN.values()))
-    place.set_ylabel("ROC-AUC of true bonds, %", fontsize=LABEL_SIZE)
-    place.set_title("What replaces a message", fontsize=TITLE_SIZE)
+    place.set_ylabel("ROC-AUC of true bonds, %", fontsize=panels.LABEL_SIZE)
+    place.set_title("What replaces a message", fontsize=panels.TITLE_SIZE)
 
 
 def _draw_chances(place: Axes, molecules: pd.DataFrame) -> None:
@@ -71,7 +56,7 @@ def _draw_chances(place: Axes, molecules: pd.DataFrame) -> None:
         told, seen = told_and_seen(molecules[molecules["half"] == half])
         place.plot(told, seen, marker=mark, markersize=5, linewidth=1, label=half)
     place.set(xlim=(60, 101), ylim=(60, 101))
-    place.set_xlabel("foretold: best bond is a true one, %", fontsize=LABEL_SIZE)
-    place.set_ylabel("seen, %", fontsize=LABEL_SIZE)
-    place.set_title("The verdict's chance", fontsize=TITLE_SIZE)
-    place.legend(frameon=False, fontsize=LABEL_SIZE)
+    place.set_xlabel("foretold: best bond is a true one, %", fontsize=panels.LABEL_SIZE)
+    place.set_ylabel("seen, %", fontsize=panels.LABEL_SIZE)
+    place.set_title("The verdict's chance", fontsize=panels.TITLE_SIZE)
+    place.legend(frameon=False, fontsize=panels.LABEL_SIZE)

@@ -3,9 +3,7 @@ r"""Agreement with known true explanations: metrics of each graph, and protocols
 A protocol chooses graphs, edges or bonds, and the truth. ``paper`` follows the paper's tables:
 directed edges, label-1 graphs with a truth, and of several alternatives the one that the selection
 covers best. ``strict`` is ours: bonds, the union of the alternatives, and only graphs that the
-target classifies correctly.
-
-The paper does not say how it treats alternatives; ``docs/readings.md`` tells how we know.
+target classifies correctly. ``docs/readings.md`` tells how we know what the paper does.
 """
 
 from __future__ import annotations
@@ -45,13 +43,11 @@ class Truth:
     num_graphs: int  # graphs of the batch, B
 
     @property
-    def num_edges(self) -> Tensor:
-        """Directed edges of each graph, ``[B]``."""
+    def num_edges(self) -> Tensor:  # directed edges of each graph, [B]
         return torch.bincount(self.edge_batch, minlength=self.num_graphs)
 
     @property
-    def num_true(self) -> Tensor:
-        """True directed edges of each graph, ``[B]``."""
+    def num_true(self) -> Tensor:  # those in the truth, [B]
         return graph_sum(self.edge_truth.long(), self.edge_batch, self.num_graphs)
 
     @staticmethod

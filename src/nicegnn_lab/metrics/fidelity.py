@@ -1,7 +1,5 @@
 """Fidelity: predictions of the target with only the best bonds."""
 
-from __future__ import annotations
-
 import copy
 from collections.abc import Sequence
 from dataclasses import dataclass, fields
@@ -66,12 +64,9 @@ def fidelity_curve(
     bonds are deleted from ``edge_index`` with their attributes (``delete``). Atoms always stay. A
     graph's result does not depend on its batch. The model is left as it was.
 
-    Args:
-        bond_score: higher is more important, ``[M]``; equal scores are ordered at random by `seed`.
-        num_draws: draws of ``nc``, the same for every share.
-        explained: class of each graph; by default the predicted one.
-        chunk_edges: maximum of directed edges, times copies, in one call of the model; a batch is
-            not cut.
+    The `seed` orders equal scores at random and draws ``nc``, the same for every share. By default
+    the predicted class of each graph is explained. One call of the model has at most
+    ``chunk_edges`` directed edges, times copies; a batch is not cut.
     """
     check_choice("removal", removal, REMOVALS)
     target = target.private()

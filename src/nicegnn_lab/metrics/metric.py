@@ -45,6 +45,7 @@ class Measured:
     prediction: Tensor  # log-probabilities on the whole graph, [B, C]
 
 
+_AUC = "Chance that a true bond of a graph scores above a false one."
 _AP = "Precision at the score of a true bond, averaged over the true bonds of a graph."
 _KEPT = "Chance that the explained class is still predicted when only the best bonds are left."
 _AREA = "Mean of prediction kept over the share of bonds that is left."
@@ -55,9 +56,7 @@ METRICS: dict[str, Metric] = {
         Metric("precision", "Precision", True, "Share of true bonds among the selected ones."),
         Metric("recall", "Recall", True, "Share of the true bonds that are selected."),
         Metric("f1", "F1", True, "Harmonic mean of precision and recall."),
-        Metric(
-            "roc_auc", "AUC", True, "Chance that a true bond of a graph scores above a false one."
-        ),
+        Metric("roc_auc", "AUC", True, _AUC),
         Metric("average_precision", "AP", True, _AP),
         Metric("kept", "Prediction kept", True, _KEPT),
         Metric("kept_area", "Area of prediction kept", True, _AREA),

@@ -4,8 +4,6 @@ Items with equal scores get a random order, which depends on a seed and on the g
 batch. Ties are not broken by position, because true bonds are often neighbours in an edge list.
 """
 
-from __future__ import annotations
-
 import torch
 from torch import Tensor
 
@@ -146,7 +144,6 @@ def average_precision(score: Tensor, truth: Tensor, batch: Tensor, num_graphs: i
 
 
 def _where_scored(value: Tensor, score: Tensor, batch: Tensor) -> Tensor:
-    """Returns values of graphs, nan if the score of an item is nan."""
     unknown = graph_sum(score.isnan().double(), batch, value.numel()) > 0
     return torch.where(unknown, torch.nan, value)
 

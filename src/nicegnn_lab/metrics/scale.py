@@ -1,7 +1,5 @@
 """Scale Drift: how strongly a mechanism shrinks the messages of each layer."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -49,9 +47,8 @@ def scale_profile(
 
     .. math:: S^{(l)}(G) = \tfrac1{|E|} \sum_e \|m_e^{(l)}\|_2^2 \qquad \text{(Eq. 2)}
 
-    Args:
-        gate: one gate per directed edge, ``[E]``.
-        exchange: real edges, ``background.sample``, to measure exchange with beside EM and NC.
+    The gate is one per directed edge, ``[E]``. Exchange with real edges, ``background.sample``, is
+    measured beside EM and NC if they are given.
     """
     target = Target(model, mode="regression").private()  # the output itself is not read
     case = make_case(to_batch(graphs).to(target.device))
@@ -148,12 +145,12 @@ def _scale(
     return total / torch.bincount(case.edge_batch, minlength=case.num_graphs).clamp(min=1)
 
 
+@dataclass
 class Readout:
     """Holds the graph representation that the last forward pass of a model read out, ``[B, F]``."""
 
-    def __init__(self, num_graphs: int) -> None:
-        self.num_graphs = num_graphs
-        self.candidate: Tensor | None = None
+    num_graphs: int
+    candidate: Tensor | None = None
 
     @property
     def value(self) -> Tensor:

@@ -1,7 +1,5 @@
 """Confidence intervals of means over graphs, and tests of two methods."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
@@ -56,10 +54,9 @@ def paired_test(first: Tensor, second: Tensor, *, num_resamples: int = 10_000) -
     difference = first.detach().double().cpu() - second.detach().double().cpu()
     interval = bootstrap_mean(difference, num_resamples)
     different = difference[~torch.isnan(difference) & (difference != 0)]
-    p_value = 1.0 if interval.num else torch.nan
     if different.numel():
-        p_value = float(wilcoxon(different.numpy()).pvalue)
-    return replace(interval, p_value=p_value)
+        return replace(interval, p_value=float(wilcoxon(different.numpy()).pvalue))
+    return replace(interval, p_value=1.0 if interval.num else torch.nan)
 
 
 def holm(p_values: Sequence[float]) -> list[float]:

@@ -1,7 +1,5 @@
 """What rows call a method: names, groups, order, and what the paper reports of it."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import pandas as pd
@@ -23,7 +21,6 @@ class Method:
 
     @property
     def is_as_published(self) -> bool:
-        """Whether the mechanism is the explainer's own."""
         return self.mechanism == own_mechanism(self.explainer, self.mechanism)
 
     @property

@@ -1,7 +1,5 @@
 """Every number of the paper, once."""
 
-from __future__ import annotations
-
 import tomllib
 from importlib.resources import files
 

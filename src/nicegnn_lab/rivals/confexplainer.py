@@ -1,7 +1,5 @@
 """ConfExplainer: masks with a learned confidence that mixes them with noise."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -82,8 +80,7 @@ class ConfExplainer(MaskPredictor):
         mask = sample.sigmoid()
         confidence = net.confidence(z, mask)
         noise = masks.normal_noise(sample, mix(seed, "confidence"))
-        noisy = (confidence * sample + (1 - confidence) * noise).sigmoid()
-        noisy = masks.share_bonds(case, noisy)
+        noisy = masks.share_bonds(case, (confidence * sample + (1 - confidence) * noise).sigmoid())
         loss = -masks.mean_log_prob(query, noisy, self.num_draws, mix(seed, "noise"))  # [B]
         loss = self._penalised(loss, query, noisy)
         difference = confidence * (self._reference(query, logit) - mask).abs()
@@ -91,8 +88,7 @@ class ConfExplainer(MaskPredictor):
         return [(loss + config.agreement * untrue).mean()]
 
     def _reference(self, query: Query, logit: Tensor) -> Tensor:
-        """Returns what the mask of each directed edge is compared with, ``[E]``."""
-        return (logit.detach() > 0).to(logit.dtype)
+        return (logit.detach() > 0).to(logit.dtype)  # [E]
 
 
 @dataclass(frozen=True)

@@ -1,7 +1,5 @@
 """D4Explainer: a denoiser that turns noisy graphs into similar graphs of another class."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Annotated, Any, Literal

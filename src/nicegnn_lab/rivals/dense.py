@@ -1,7 +1,5 @@
 """Graphs as padded matrices, the target's answer on weighted node pairs, and rivals with both."""
 
-from __future__ import annotations
-
 import copy
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
@@ -39,7 +37,6 @@ class DenseRival(LearnedRival):
     _pairs: Pairs  # "all" or "bonds", known once the training graphs were read
 
     def _survey(self, work: FitWork) -> Survey:
-        """Leaves out graphs of more than `max_nodes` nodes."""
         survey, most = super()._survey(work), self.config.max_nodes
         small = survey.stack.num_nodes[survey.kept] <= most  # [G]
         if not bool(small.any()):

@@ -1,20 +1,13 @@
 """GNNExplainer: a mask per graph that keeps the prediction and stays small."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
-from nicegnn.explain.explainer import (
-    Count,
-    NotNegative,
-    Positive,
-    ScoreConfig,
-    ScoreExplainer,
-)
+from nicegnn.config import Count, NotNegative, Positive
+from nicegnn.explain.explainer import ScoreConfig, ScoreExplainer
 from nicegnn.explain.opinions import slope_in
 from nicegnn.intervention.query import Query
 from nicegnn.seeding import mix

@@ -9,13 +9,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import softplus
 
-from nicegnn.explain.explainer import (
-    Count,
-    NotNegative,
-    Positive,
-    ScoreConfig,
-    ScoreExplainer,
-)
+from nicegnn.config import Count, NotNegative, Positive
+from nicegnn.explain.explainer import ScoreConfig, ScoreExplainer
 from nicegnn.intervention.intervene import Site
 from nicegnn.intervention.query import Query
 from nicegnn.optimisation import descend
@@ -103,7 +98,6 @@ class GraphMask(ScoreExplainer):
         return torch.cat([torch.ones_like(location[:lowest]), gate])
 
     def _masked_query(self, query: Query) -> tuple[Query, _LayerMask]:
-        """Returns the same query through gates per layer, and those gates."""
         case, mask = query.case, _LayerMask(query.case.edge_batch)
         numbered = replace(case, slot=torch.arange(case.num_edges, device=case.slot.device))
         explained = None if bool((query.explained < 0).any()) else query.explained

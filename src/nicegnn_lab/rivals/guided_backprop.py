@@ -1,9 +1,6 @@
 """Guided backpropagation: saliency that lets only positive gradients pass a ReLU."""
 
-from __future__ import annotations
-
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -13,9 +10,7 @@ from torch import Tensor, nn
 from nicegnn.explain.explainer import ScoreConfig, ScoreExplainer
 from nicegnn.explain.opinions import slope_in
 from nicegnn.intervention.query import Query
-from nicegnn.target.message_layers import unwrap
-
-_NO_MODULE = "The model has no nn.ReLU module: scores are plain slopes. Use nn.ReLU modules."
+from nicegnn.target.message_layers import hooked, unwrap
 
 
 @dataclass(frozen=True)
@@ -39,32 +34,21 @@ class GuidedBackprop(ScoreExplainer):
     config: GuidedBackpropConfig
 
     def _edge_score(self, query: Query, seed: int) -> Tensor:
+        def guide(_: nn.Module, __: Any, output: Tensor) -> None:
+            if output.grad_fn is not None:  # its own backward gives 0 where a <= 0
+                output.grad_fn.register_prehook(lambda grads: tuple(grad.relu() for grad in grads))
+
         gate = query.clean.new_ones(1, query.case.num_edges).requires_grad_()
-        with torch.enable_grad(), guided_relus(query.target.model):
+        handles = [one.register_forward_hook(guide) for one in _relu_modules(query.target.model)]
+        with torch.enable_grad(), hooked(handles):
             value = query.evidence(gate)
         slope = slope_in(value, gate)[0].detach()  # [E]
         return slope.abs() if self.config.absolute else slope
 
     def _notes(self, query: Query) -> Sequence[str]:
-        if query.case.num_edges and not _relu_modules(query.target.model):
-            return (_NO_MODULE,)
-        return ()
-
-
-@contextmanager
-def guided_relus(model: nn.Module) -> Iterator[None]:
-    """Makes every ``nn.ReLU`` of the model pass back only positive gradients."""
-
-    def guide(_: nn.Module, __: Any, output: Tensor) -> None:
-        if output.grad_fn is not None:  # its own backward gives 0 where a <= 0
-            output.grad_fn.register_prehook(lambda grads: tuple(grad.relu() for grad in grads))
-
-    handles = [relu.register_forward_hook(guide) for relu in _relu_modules(model)]
-    try:
-        yield
-    finally:
-        for handle in reversed(handles):
-            handle.remove()
+        has_relus = _relu_modules(query.target.model) or not query.case.num_edges
+        note = "The model has no nn.ReLU module: scores are plain slopes. Use nn.ReLU modules."
+        return () if has_relus else (note,)
 
 
 def _relu_modules(model: nn.Module) -> list[nn.Module]:

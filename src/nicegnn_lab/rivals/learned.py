@@ -1,34 +1,25 @@
 """The base class of rivals that train a network on many graphs."""
 
-from __future__ import annotations
-
 from abc import abstractmethod
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from pathlib import Path
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor, nn
 from torch_geometric.data import Batch
 
-from nicegnn.errors import GraphError, NotFittedError, StoreError, TargetError
+from nicegnn.errors import GraphError, NotFittedError, TargetError
 from nicegnn.explain.call import FitWork
 from nicegnn.explain.explainer import Count, Positive, ScoreConfig, ScoreExplainer
-from nicegnn.explain.nice_file import check_fingerprint
 from nicegnn.graph.minibatches import GraphStack
-from nicegnn.intervention.background import Background, record_background
+from nicegnn.intervention.background import record_background
 from nicegnn.intervention.exchange import Exchange
-from nicegnn.intervention.intervene import Mechanism
 from nicegnn.intervention.query import Query
 from nicegnn.optimisation import History, batch_of_step, run_steps
 from nicegnn.progress import progress_bar
 from nicegnn.seeding import SeededWeights, mix
-from nicegnn.store import load_tensors, save_tensors
-from nicegnn.target.frozen_model import Inputs, Target, fingerprint
-from nicegnn_lab.rivals.fits import mechanism_name
-
-_BACKGROUND = "background/"  # begins the names of its tensors in a file
+from nicegnn.target.frozen_model import Target
 
 
 @dataclass(frozen=True)
@@ -60,20 +51,9 @@ class LearnedRival(ScoreExplainer):
     learns = True
     config_type: ClassVar[type[ScoreConfig]] = LearnedConfig
     config: LearnedConfig
-
-    def __init__(
-        self,
-        model: nn.Module,
-        config: Any = None,
-        *,
-        background: Background | None = None,
-        **settings: Any,
-    ) -> None:
-        super().__init__(model, config, background=background, **settings)
-        self.background = background
-        self.net: nn.Module | None = None
-        self.history: History = []
-        self._shape: dict[str, Any] = {}
+    net: nn.Module | None = None  # what `fit` has trained
+    history: History  # numbers of each of its steps
+    _shape: dict[str, Any]  # what it returned of `_shape_of`
 
     @property
     def is_fitted(self) -> bool:
@@ -84,7 +64,7 @@ class LearnedRival(ScoreExplainer):
 
     @abstractmethod
     def _shape_of(self, survey: Survey) -> dict[str, Any]:
-        """Returns the arguments of `_make_network` as plain values, which are saved."""
+        """Returns the arguments of `_make_network` and facts for notes, as plain values."""
 
     @abstractmethod
     def _make_network(self, shape: Mapping[str, Any]) -> nn.Module:
@@ -104,7 +84,6 @@ class LearnedRival(ScoreExplainer):
     def _take_step(
         self, net: Any, optimiser: torch.optim.Optimizer, query: Query, step: int, seed: int
     ) -> dict[str, float]:
-        """Takes one step and returns numbers for the history."""
         total = 0.0
         for loss in self._losses(net, query, step, seed):  # one after the other bounds memory
             torch.autograd.backward(loss, inputs=self._moved(net, step))
@@ -115,8 +94,8 @@ class LearnedRival(ScoreExplainer):
 
     def _fit_units(self, work: FitWork) -> None:
         if isinstance(self.mechanism, Exchange) and self.mechanism.prototypes is None:
-            self.background = record_background(work.target, work.units)
-            self.mechanism = self.mechanism.having(self.background.messages)
+            prototypes = record_background(work.target, work.units).messages
+            self.mechanism = self.mechanism.having(prototypes)
         survey, target = self._survey(work), work.target
         if target.level != "graph" or not target.is_batched or target.mode == "regression":
             raise TargetError(
@@ -153,67 +132,10 @@ class LearnedRival(ScoreExplainer):
                 explained.append(query.explained)
                 advance(1024 * number + part.numel(), "")
         sizes = tuple(state.size(1) for state in query.states)
-        example, num_classes = stack.take(has_edges[:8]), query.clean.size(1)
-        classes = torch.cat(explained)
-        return Survey(work.target, stack, has_edges, classes, sizes, num_classes, example)
+        found = has_edges, torch.cat(explained), sizes, query.clean.size(1)
+        return Survey(work.target, stack, *found, stack.take(has_edges[:8]))
 
     def _fitted(self) -> Any:
-        """Returns the network; raises `NotFittedError` before fit()."""
         if self.net is None:
             raise NotFittedError(f"{self.name} must be fitted: call fit(graphs) first.")
         return self.net
-
-    def save(self, path: str | Path) -> None:
-        self.check_model()
-        description = {
-            "kind": self.name,
-            "version": 1,
-            "config": self.config.to_dict(),
-            "mechanism": mechanism_name(self.mechanism),
-            "shape": self._shape,
-            "model": fingerprint(self.target.model),
-            "mode": self.target.mode,
-            "return_type": self.target.return_type,
-            "label": self.target.label,
-        }
-        tensors = dict(self._fitted().state_dict())
-        if self.background is not None:
-            description["background"] = self.background.facts()
-            recorded = self.background.tensors().items()
-            tensors |= {f"{_BACKGROUND}{name}": value for name, value in recorded}
-        save_tensors(path, tensors, description)
-
-    @classmethod
-    def load(
-        cls,
-        path: str | Path,
-        model: nn.Module,
-        *,
-        mechanism: str | Mechanism | None = None,
-        inputs: Inputs = None,
-        batched: bool | None = None,
-    ) -> Self:
-        """Reads an explainer that was fitted for this model and mechanism."""
-        tensors, description = load_tensors(path, cls.name)
-        check_fingerprint(path, model, description["model"])
-        config = cls.config_type.from_dict(description["config"])
-        reading = {key: description[key] for key in ("mode", "return_type")}
-        reading |= {"inputs": inputs, "batched": batched}
-        stored = {name: tensors.pop(name) for name in list(tensors) if name.startswith(_BACKGROUND)}
-        if stored:
-            recorded = {name.removeprefix(_BACKGROUND): value for name, value in stored.items()}
-            reading["background"] = Background.from_tensors(recorded, description["background"])
-        explainer = cls(model, config, mechanism=mechanism, **reading)
-        if mechanism_name(explainer.mechanism) != description["mechanism"]:
-            raise StoreError(
-                f"`mechanism` must be the one that {path} was fitted with, "
-                f"{description['mechanism']} (got {explainer.mechanism!r})."
-            )
-        explainer._shape = description["shape"]
-        with SeededWeights(0):  # new layers draw weights; they are replaced
-            net = explainer._make_network(explainer._shape)
-        net.load_state_dict(tensors)
-        explainer.net = net.to(explainer.target.device).eval()
-        explainer._fitted_for = description["model"]
-        explainer.target.label = description.get("label")
-        return explainer

@@ -1,7 +1,5 @@
 """Masks over directed edges: networks that predict them, relaxed samples, penalties per graph."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar, Literal
@@ -56,7 +54,6 @@ class MaskPredictor(LearnedRival):
         return self._mask_network(net)(edge_states(query, self.config.layers))
 
     def _penalised(self, loss: Tensor, query: Query, mask: Tensor, margin: float = 0.0) -> Tensor:
-        """Adds the penalties of masks to the loss of each graph, ``[B]``."""
         weights = self.config.size, self.config.entropy, margin
         return add_penalties(loss, query.case, mask, reached_edges(query.case), *weights)
 

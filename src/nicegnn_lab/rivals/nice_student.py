@@ -1,7 +1,5 @@
 """NICE whose student answers, taught by `fit`, for benchmarks and commands."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from nicegnn.explain.call import FitWork
@@ -18,7 +16,6 @@ class NICEStudent(NICE):
 
     @property
     def is_fitted(self) -> bool:
-        """Whether the student was taught."""
         return self.student is not None
 
     def explain(self, graphs: Any, *, student: bool = True, **settings: Any) -> Explanation:

@@ -1,7 +1,5 @@
 """PGExplainer: a network that predicts masks from node states, fitted on many graphs."""
 
-from __future__ import annotations
-
 from torch import Tensor
 
 from nicegnn.intervention.query import Query

@@ -1,7 +1,5 @@
 """ProxyExplainer: masks trained on generated graphs that look like the training graphs."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -16,22 +14,10 @@ from nicegnn.explain.explainer import Count, Positive
 from nicegnn.intervention.query import Query
 from nicegnn.optimisation import descend
 from nicegnn.seeding import mix
-from nicegnn_lab.rivals.dense import (
-    DenseConfig,
-    DenseGraphs,
-    DenseRival,
-    pair_answers,
-    standardise,
-    to_dense,
-)
+from nicegnn_lab.rivals import dense, masks
+from nicegnn_lab.rivals.dense import DenseConfig, DenseGraphs, DenseRival
 from nicegnn_lab.rivals.learned import Survey
-from nicegnn_lab.rivals.masks import (
-    EdgeMLP,
-    MaskConfig,
-    MaskPredictor,
-    class_log_prob,
-    normal_noise,
-)
+from nicegnn_lab.rivals.masks import EdgeMLP, MaskConfig, MaskPredictor
 from nicegnn_lab.rivals.references import slot_numbers
 
 LAYER_SIZES = (128, 128, 64)  # widths of the generator's graph convolutions
@@ -71,7 +57,7 @@ class ProxyExplainer(DenseRival, MaskPredictor):
     config: ProxyConfig
 
     def _shape_of(self, survey: Survey) -> dict[str, Any]:
-        graphs, shape = to_dense(survey.example), super()._shape_of(survey)
+        graphs, shape = dense.to_dense(survey.example), super()._shape_of(survey)
         shape["edge_size"] = MaskPredictor._shape_of(self, survey)["in_size"]
         return shape | {"density": float(graphs.adjacency.sum() / graphs.pair.sum())}
 
@@ -92,7 +78,7 @@ class ProxyExplainer(DenseRival, MaskPredictor):
     def _take_step(
         self, net: Any, optimiser: torch.optim.Optimizer, query: Query, step: int, seed: int
     ) -> dict[str, float]:
-        graphs = to_dense(query.case.batch)
+        graphs = dense.to_dense(query.case.batch)
         with torch.no_grad():
             mask = graphs.from_edges(self._mask(net, query, step, seed)) * graphs.adjacency
         for number in range(self.config.generator_steps):
@@ -105,16 +91,15 @@ class ProxyExplainer(DenseRival, MaskPredictor):
         return list(net["explainer"].parameters())
 
     def _losses(self, net: Any, query: Query, step: int, seed: int) -> list[Tensor]:
-        graphs = to_dense(query.case.batch)
+        graphs = dense.to_dense(query.case.batch)
         mask = self._mask(net, query, step, seed)  # [E]
         pairs = graphs.from_edges(mask) * graphs.adjacency
         proxy, _ = self._proxy(net, graphs, pairs, mix(seed, "proxy"))
-        answer = pair_answers(query.target, query.case.batch, proxy.sigmoid(), self._pairs)
-        loss = -class_log_prob(query, answer.unsqueeze(0))[0]  # [B]
+        answer = dense.pair_answers(query.target, query.case.batch, proxy.sigmoid(), self._pairs)
+        loss = -masks.class_log_prob(query, answer.unsqueeze(0))[0]  # [B]
         return [self._penalised(loss, query, mask).mean()]
 
     def _mask(self, net: Any, query: Query, step: int, seed: int) -> Tensor:
-        """Returns a relaxed sample of the mask, equal in both directions of a bond, ``[E]``."""
         bonds = query.case.bonds
         logit = bonds.mean(self._logit(net, query))  # [M]
         return self._sample(logit, step, seed).sigmoid()[bonds.edge_bond]
@@ -122,7 +107,7 @@ class ProxyExplainer(DenseRival, MaskPredictor):
     def _proxy(
         self, net: Any, graphs: DenseGraphs, mask: Tensor, seed: int
     ) -> tuple[Tensor, Tensor]:
-        noise = normal_noise(graphs.x.new_zeros(*graphs.x.shape[:2], LATENT_SIZE), seed)
+        noise = masks.normal_noise(graphs.x.new_zeros(*graphs.x.shape[:2], LATENT_SIZE), seed)
         return net["generator"](graphs, mask, noise)
 
 
@@ -179,7 +164,7 @@ class ProxyGenerator(nn.Module):
         mean = (z * present).sum(-2, keepdim=True) / present.sum(1, keepdim=True)
         context = torch.cat([highest, mean], dim=-1)
         q = self.code(torch.cat([z, context.expand(*z.shape[:-1], -1)], dim=-1))
-        q = standardise(q, present.to(q), -2)
+        q = dense.standardise(q, present.to(q), -2)
         return (q * self.metric) @ q.mT + self.bias
 
     def forward(self, graphs: DenseGraphs, mask: Tensor, noise: Tensor) -> tuple[Tensor, Tensor]:

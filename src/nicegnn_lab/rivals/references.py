@@ -1,7 +1,5 @@
 """References: random scores, which every method must beat, and the truth, which none can."""
 
-from __future__ import annotations
-
 import torch
 from torch import Tensor
 from torch_geometric.data import Batch

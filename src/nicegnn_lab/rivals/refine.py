@@ -18,15 +18,8 @@ from nicegnn.graph.case import Case, edge_slots, rank_within
 from nicegnn.intervention.query import Query
 from nicegnn.seeding import mix
 from nicegnn_lab.metrics.scale import capture_readout
+from nicegnn_lab.rivals import masks
 from nicegnn_lab.rivals.learned import LearnedConfig, LearnedRival, Survey
-from nicegnn_lab.rivals.masks import (
-    binary_entropy,
-    graph_mean,
-    mean_log_prob,
-    reached_edges,
-    relax,
-    share_bonds,
-)
 
 _MOMENTUM, _EPS = 0.1, 1e-5  # of the normalisation, as in torch
 Share = Annotated[float, "lie in (0, 1]", lambda v: 0 < v <= 1]
@@ -85,7 +78,7 @@ class ReFine(LearnedRival):
 
     def _losses(self, net: MaskNetworks, query: Query, step: int, seed: int) -> list[Tensor]:
         logit = self._global_logit(net, query, query.explained)
-        mask = share_bonds(query.case, relax(logit, 1.0, mix(seed, "relax")).sigmoid())
+        mask = masks.share_bonds(query.case, masks.relax(logit, 1.0, mix(seed, "relax")).sigmoid())
         loss = self._graph_loss(query, mask, mask, mix(seed, "noise")).mean()
         if self.config.contrast > 0 and query.case.num_graphs > 1:
             gate = mask * best_bonds(query.case, mask, self.config.ratio)
@@ -104,11 +97,11 @@ class ReFine(LearnedRival):
             with torch.no_grad():
                 return self._global_logit(net, query, label)
         each = torch.arange(label.numel(), device=label.device)
-        copies = {k: v.detach()[label].requires_grad_() for k, v in net.weights().items()}
+        copies = {k: v.detach()[label].requires_grad_() for k, v in net.stacked.items()}
         # slopes below eps are rounding errors, which differ by batch: they must not become steps
         optimiser = torch.optim.Adam(copies.values(), lr=config.fine_tune_rate, eps=1e-6)
         for step in range(config.fine_tune_steps):
-            mask = share_bonds(query.case, net(query, each, label, copies).sigmoid())
+            mask = masks.share_bonds(query.case, net(query, each, label, copies).sigmoid())
             gate = mask * best_bonds(query.case, mask, config.ratio)
             loss = self._graph_loss(query, mask, gate, mix(seed, "tune", step))
             optimiser.zero_grad(set_to_none=True)
@@ -118,16 +111,16 @@ class ReFine(LearnedRival):
             return net(query, each, label, copies)
 
     def _global_logit(self, net: MaskNetworks, query: Query, label: Tensor) -> Tensor:
-        """Returns logits by the network of each graph's class, ``[E]``."""
         classes = torch.arange(net.num_classes, device=label.device)
-        return net(query, label, classes, net.weights())
+        return net(query, label, classes, net.stacked)
 
     def _graph_loss(self, query: Query, mask: Tensor, gate: Tensor, stream: int) -> Tensor:
         """Returns each graph's loss without contrast, ``[B]``."""
-        case, counted = query.case, reached_edges(query.case)
-        kept = mean_log_prob(query, gate, self.num_draws, stream).exp()
-        size = self.config.size * graph_mean(case, mask, counted)
-        return size + self.config.entropy * graph_mean(case, binary_entropy(mask), counted) - kept
+        case, counted = query.case, masks.reached_edges(query.case)
+        kept = masks.mean_log_prob(query, gate, self.num_draws, stream).exp()
+        size = self.config.size * masks.graph_mean(case, mask, counted)
+        entropy = masks.graph_mean(case, masks.binary_entropy(mask), counted)
+        return size + self.config.entropy * entropy - kept
 
     def _representation(self, query: Query, gate: Tensor, stream: int) -> Tensor:
         """Returns the target's readout of each graph under gates ``[E]``, ``[B, F]``."""
@@ -217,7 +210,7 @@ class MaskNetworks(nn.Module):
         if edge_size:
             sizes |= {"ends": (2 * width, width), "edge": (edge_size, width)}
         sizes |= {"hidden": (2 * width, width), "out": (width, 1)}
-        self.stacked = nn.ParameterDict()
+        self.stacked = nn.ParameterDict()  # by name, each with one row per class
         for name, (rows, columns) in sizes.items():
             weight = torch.empty(num_classes, rows, columns)
             for one in weight:
@@ -231,13 +224,7 @@ class MaskNetworks(nn.Module):
         self.register_buffer("mean", torch.zeros(2, num_classes, width))
         self.register_buffer("var", torch.ones(2, num_classes, width))
 
-    def weights(self) -> dict[str, Tensor]:
-        """Returns all weights by name, each with one row per class."""
-        return dict(self.stacked.items())
-
-    def forward(
-        self, query: Query, group: Tensor, label: Tensor, weights: Mapping[str, Tensor]
-    ) -> Tensor:
+    def forward(self, query: Query, group: Tensor, label: Tensor, weights: Any) -> Tensor:
         """Returns the mask's logit of each directed edge, ``[E]``.
 
         The graphs of a ``group``, ``[B]``, share a row of the weights and its ``label``, ``[K]``.

@@ -1,7 +1,5 @@
 """Shapley values of bonds, the scoring rule of SubgraphX, by sampling orders of appearance."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import torch
@@ -32,9 +30,8 @@ class SubgraphX(ScoreExplainer):
 
     The scores of a graph add up to :math:`v(\text{all}) - v(\emptyset)` for any number of orders.
     With noise corruption, an order is run with `num_draws` noises, each kept along the order.
-
-    Game and sampling are SubgraphX's; its search is not used.
-    With one seed, all graphs use the same random numbers, by slot; each estimate is unbiased.
+    Game and sampling are SubgraphX's; its search is not used. With one seed, all graphs use the
+    same random numbers, by slot; each estimate is unbiased.
     """
 
     name = "subgraphx"

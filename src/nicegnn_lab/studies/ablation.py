@@ -1,14 +1,12 @@
 """The paper's NICE with one part changed, and with one setting at several levels."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from itertools import product
 from typing import Any
 
 import torch
 
-from nicegnn.config import check_choice
 from nicegnn.explain.explanation import Explanation
 from nicegnn.explain.nice import NICE
 from nicegnn.graph.case import make_case
@@ -76,10 +74,6 @@ class AblationStudy(Study):
     num_draws: int = 64  # noise draws of `boundary_quality`
     removals: tuple[str, ...] = ("em", "nc")  # how bonds are removed for ``kept_area``
 
-    def __post_init__(self) -> None:
-        for part in self.parts:
-            check_choice("parts", part, PARTS)
-
     def variants(self, task: Task, target: str) -> Iterable[Variant]:
         for part in self.parts:
             yield Variant(
@@ -111,9 +105,8 @@ def boundary_quality(job: Job, out: Explanation, num_draws: int) -> Iterator[Blo
     """
     nice = job.explainer
     assert isinstance(nice, NICE)  # the variants name no other
-    config = nice.config
+    config, mean, std, begin = nice.config, [], [], 0
     noise = NoiseCorruption(mix(job.seed, "boundary quality"), anchor=config.anchor)
-    mean, std, begin = [], [], 0
     with nice.target.frozen():
         for positions in torch.split(job.positions, config.batch_size):
             case = make_case(job.batch(positions), undirected=config.undirected)
@@ -146,17 +139,12 @@ class SensitivityStudy(Study):
     num_draws: int = 64  # noise draws of `boundary_quality`
 
     def variants(self, task: Task, target: str) -> Iterable[Variant]:
-        for sweep in self.sweeps:
-            for base, explainer in BASES.items():
-                for level in sweep.levels:
-                    changes = dict.fromkeys(sweep.settings, level)
-                    yield Variant(
-                        setting=f"{base}/{sweep.name}",
-                        level=level,
-                        explainer=explainer,
-                        settings={**self.settings, **changes},
-                        extra={"num_draws": self.num_draws},
-                    )
+        extra = {"num_draws": self.num_draws}
+        for sweep, (base, explainer) in product(self.sweeps, BASES.items()):
+            for level in sweep.levels:
+                settings = {**self.settings, **dict.fromkeys(sweep.settings, level)}
+                setting = f"{base}/{sweep.name}"
+                yield Variant(setting, level, explainer, settings=settings, extra=extra)
 
     def measure(self, job: Job) -> Iterator[Block]:
         out = job.scores()
@@ -172,6 +160,5 @@ class SensitivityStudy(Study):
 
 
 def _agreement(first: Explanation, second: Explanation) -> float:
-    """Returns the mean rank correlation of two scores over graphs."""
     batch, num = first.bonds.batch, first.num_graphs
     return float(spearman(first.ranking, second.ranking, batch, num).nanmean())

@@ -1,9 +1,8 @@
 """EM, NC and exchange with the same gates: distances (Table 2, Appendix G), scale."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -55,9 +54,8 @@ class MechanismStudy(Study):
     def measure(self, job: Job) -> Iterator[Block]:
         """Yields rows of each correctly classified graph of label 1 with a truth (Appendix G).
 
-        Gates are 1 on the bonds of one true alternative (GT), or on as many random bonds of the
-        graph (Rand), and 0 elsewhere. Values are means over draws and random configurations, then
-        over the alternatives of a graph.
+        Gates are 1 on the bonds of one true alternative (GT), or on as many random ones (Rand).
+        Values are means over draws and random configurations, then over a graph's alternatives.
         """
         positions, confidence = right_positions(job)
         anchor: Anchor = job.cell.variant.extra.get("anchor", "propagated")
@@ -187,9 +185,8 @@ class ScaleStudy(Study):
         batch = job.batch(positions)
         gate = batch.edge_truth.float()  # [E]
         sample = job.molecules.background(job.model).sample
-        profile = scale_profile(
-            job.model, batch, gate, num_draws=self.num_draws, seed=job.seed, exchange=sample
-        )
+        given: dict[str, Any] = {"num_draws": self.num_draws, "seed": job.seed}
+        profile = scale_profile(job.model, batch, gate, exchange=sample, **given)
         values = {("clean", "scale"): profile.clean}
         for name in DAMAGES:
             value = profile.ratio[f"{name}_propagated"]

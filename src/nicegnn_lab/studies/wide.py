@@ -1,9 +1,8 @@
 """The wide bench: what should replace a message, on groups, rings and counts nobody tuned for."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -186,10 +185,8 @@ def of_explainer(
     seed: int,
 ) -> Block:
     """Returns the agreement of an explainer with the true bonds."""
-    if name.endswith("+exchange"):
-        explainer = get_explainer(name, model, seed=seed, background=background)
-    else:
-        explainer = get_explainer(name, model, seed=seed)
+    given: Any = {"background": background} if name.endswith("+exchange") else {}
+    explainer = get_explainer(name, model, seed=seed, **given)
     if find_entry(name)[0].learns:
         explainer.fit(train, seed=seed, progress=False)
     out = explainer.explain(graphs, target=1).to("cpu")
@@ -215,9 +212,7 @@ def of_bonds(
         number = torch.cat([graph.copies for graph in graphs])
         yield Block("copies", number.double(), graph=place, setting="")
 
-    def judged(setting: str, score: Tensor) -> Block:
-        return _judged(setting, score, bonds, truth, seed)
-
+    judged = partial(_judged, bonds=bonds, truth=truth, seed=seed)
     for setting, nice in damages(model, train, background, seed).items():
         out = nice.explain(graphs, target=1, atoms=setting == "exchange").to("cpu")
         yield judged(setting, out.bond_loss)
@@ -243,27 +238,26 @@ def damages(
     usual = NICEConfig(seed=seed)
     clean = usual.with_(anchor="clean")
     noise = {"attribution__num_draws": _DRAWS, "mechanism": "nc"}
-    messages = background.messages
-    mean = Prototypes(messages.means, messages.means, messages.names, 1)
 
-    def few(number: int) -> Background:
-        return record_background(Target(model), train, number)
-
-    return {
+    kinds = {
         "zero": NICE(model, usual.with_(mechanism="em")),
         "noise": NICE(model, usual.with_(**noise)),
         "noise, clean": NICE(model, clean.with_(**noise)),
-        "mean": NICE(model, usual, mechanism=Exchange(mean)),
+        "mean": NICE(model, usual, mechanism=_mean_message(background)),
         "exchange": NICE(model, usual, background=background),
         "exchange, clean": NICE(model, clean, background=background),
         "exchange, own": NICE(model, usual),
-        **{
-            f"exchange, {number}": NICE(
-                model, usual.with_(num_prototypes=number), background=few(number)
-            )
-            for number in (2, 4, 16)
-        },
     }
+    for number in (2, 4, 16):
+        few = record_background(Target(model), train, number)
+        settings = usual.with_(num_prototypes=number)
+        kinds[f"exchange, {number}"] = NICE(model, settings, background=few)
+    return kinds
+
+
+def _mean_message(background: Background) -> Exchange:
+    means = background.messages.means
+    return Exchange(Prototypes(means, means, background.messages.names, 1))
 
 
 @torch.no_grad()
@@ -290,13 +284,12 @@ def made(
     """Yields the share of graphs of label 0 that random damage turns into label 1."""
     if not graphs:
         return
-    target, messages = Target(model), background.messages
-    mean = Prototypes(messages.means, messages.means, messages.names, 1)
+    target = Target(model)
     kinds: dict[str, Mechanism] = {
         "zero": ElementMask(),
         "noise": NoiseCorruption(),
         "noise, clean": NoiseCorruption(anchor="clean"),
-        "mean": Exchange(mean),
+        "mean": _mean_message(background),
         "exchange": Exchange(background.sample, each="edge", seed=seed),
     }
     batch = to_batch(graphs).to(target.device)
@@ -332,14 +325,12 @@ def best_is_true(out: Explanation, truth: Truth) -> Tensor:
 
 
 def _right(model: nn.Module, graphs: Sequence[Data], label: int, most: int | None) -> Tensor:
-    """Returns the first graphs of a label that the model gets right."""
     given = torch.cat([graph.y.view(-1) for graph in graphs])
     right = (predict(model, graphs).argmax(1).cpu() == given) & (given == label)
     return right.nonzero().view(-1)[:most]
 
 
 def _some(graphs: Any, most: int = 2000) -> Iterator[Data]:
-    """Yields graphs of a part of a benchmark, evenly spaced."""
     number = min(most, len(graphs))
     for place in range(number):
         yield graphs[place * len(graphs) // number]

@@ -1,7 +1,5 @@
 """Paired comparisons of methods on the same graphs: ours against rivals, EM against the others."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -59,10 +57,8 @@ def mechanism_tables(rows: pd.DataFrame, target: str = "gin") -> list[Table]:
     chosen = rows_of(rows, "roc_auc", "paper", target)
     names = dict.fromkeys(method.explainer for method in methods_in(chosen, variants=True))
     tables: list[Table] = []
-    for mechanism, way, file in (
-        ("nc", "NC", "mechanisms"),
-        ("exchange", "exchange", "mechanisms-exchange"),
-    ):
+    ways = (("nc", "NC", "mechanisms"), ("exchange", "exchange", "mechanisms-exchange"))
+    for mechanism, way, file in ways:
         found = compare(chosen, [(Method(name, mechanism), Method(name, "em")) for name in names])
         if found or not tables:
             heads, minus = ("explainer", way, "EM"), f"{way} minus EM"
@@ -94,22 +90,15 @@ def _table(
     rows: pd.DataFrame,
     target: str,
 ) -> Table:
-    """Returns a line per comparison, with the explainer of the second method in front."""
     titles, marks = dataset_titles(rows[rows["dataset"].isin({one.dataset for one in compared})])
     adjusted = holm([item.test.p_value for item in compared])
     lines, best = [], set()
     for number, (item, p) in enumerate(zip(compared, adjusted, strict=True)):
         gap = item.test
-        lines.append(
-            [
-                *(item.second.explainer, item.second.group, titles[item.dataset]),
-                *(f"{100 * mean:.1f}" for mean in item.means),
-                _signed(gap.mean),
-                f"{_signed(gap.low)} to {_signed(gap.high)}",
-                f"{p:.0e}" if 0 < p < 0.001 else f"{p:.3f}",
-                str(gap.num),
-            ]
-        )
+        line = [item.second.explainer, item.second.group, titles[item.dataset]]
+        line += [f"{100 * mean:.1f}" for mean in item.means]
+        line += [_signed(gap.mean), f"{_signed(gap.low)} to {_signed(gap.high)}"]
+        lines.append([*line, f"{p:.0e}" if 0 < p < 0.001 else f"{p:.3f}", str(gap.num)])
         if p < LEVEL:  # false for nan
             best.add((number, 3 if gap.mean > 0 else 4))
     columns = [heads[0], "group", "dataset", *heads[1:], "difference", "95% interval", "p (Holm)"]

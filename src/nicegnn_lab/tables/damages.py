@@ -1,7 +1,5 @@
 """EM, NC and exchange side by side: what each does to messages, states, and explainers."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 import pandas as pd
@@ -13,10 +11,8 @@ from nicegnn_lab.tables.studies import TITLES
 from nicegnn_lab.tables.table import MISSING, Table, mean_and_std, number, read_study
 
 #: Explainers that were run with more than one mechanism.
-_EXPLAINERS = {
-    "nice-paper": "SRB and BIG (the paper's method)",
-    **{name: name for name in ("gnnexplainer", "pgexplainer", "refine", "confexplainer")},
-}
+_EXPLAINERS = {"nice-paper": "SRB and BIG (the paper's method)"}
+_EXPLAINERS |= {name: name for name in ("gnnexplainer", "pgexplainer", "refine", "confexplainer")}
 _MEASURES = ("roc_auc", "f1")
 _MESSAGES = (("clean", "-clean", "ratio_fixed"), ("propagated", "", "ratio"))
 _NOTES = (

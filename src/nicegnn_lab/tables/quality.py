@@ -1,7 +1,5 @@
 """Tables of explanation quality: methods by datasets, beside the paper's."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -11,6 +9,7 @@ import numpy as np
 import pandas as pd
 
 from nicegnn_lab.bench.targets import MAIN_TARGET
+from nicegnn_lab.metrics.agreement import TRUTH_METRICS
 from nicegnn_lab.metrics.fidelity import REMOVALS
 from nicegnn_lab.metrics.metric import get_metric, own_metrics
 from nicegnn_lab.paper.methods import Method, datasets_in, methods_in
@@ -25,10 +24,8 @@ from nicegnn_lab.tables.table import (
     targets_in,
 )
 
-#: Agreement with the truth, in the order of tables.
-TRUTH = ("f1", "recall", "precision", "roc_auc", "average_precision")
 #: Metrics that the tables need; hand them to `read_rows` as ``where={"metric": TABLE_METRICS}``.
-TABLE_METRICS = (*TRUTH, "kept_area")
+TABLE_METRICS = (*TRUTH_METRICS, "kept_area")
 UNDEFINED = "nan"
 
 
@@ -37,7 +34,7 @@ def quality_tables(rows: pd.DataFrame, target: str = "gin") -> list[Table]:
 
     What the rows do not hold is left out. Tables of another target than the paper's share a file.
     """
-    names = (*TRUTH, *own_metrics())
+    names = (*TRUTH_METRICS, *own_metrics())
     wanted = [(metric, protocol) for protocol in ("paper", "strict") for metric in names]
     wanted += [("kept_area", removal) for removal in REMOVALS]
     there = rows.loc[rows["target"] == target, ["metric", "protocol"]].drop_duplicates()
@@ -134,7 +131,6 @@ def best_cells(means: pd.DataFrame, higher_is_better: bool | None = True) -> lis
 
 
 def _text(cell: Any, paper: float | None = None) -> str:
-    """Returns mean ± deviation in percent, with the paper's mean in brackets if there is one."""
     if cell is None:
         text = MISSING
     elif math.isnan(cell.mean):
@@ -193,7 +189,6 @@ def backbones_table(rows: pd.DataFrame) -> Table:
 
 
 def _ranked(rows: pd.DataFrame, target: str) -> pd.DataFrame:
-    """Returns mean ranks of methods with a value everywhere on one target."""
     methods, datasets = [m for m in methods_in(rows) if m.is_ranked], datasets_in(rows)
     means = {
         pair: means_of(cells_of(rows_of(rows, *pair, target)), methods, datasets)

@@ -1,7 +1,5 @@
 """Every table by name: each is one function over stored rows."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -24,12 +22,10 @@ Tables = Sequence[Table]
 def make_tables(name: str, sources: Sources) -> list[Table]:
     """Returns the tables of a name of `TABLES`; a note names rows of an older version."""
     notes = sources.older(TABLES[name].reads)
-    made = TABLES[name].make(sources)
-    return [replace(table, notes=[*table.notes, *notes]) for table in made]
+    return [replace(one, notes=[*one.notes, *notes]) for one in TABLES[name].make(sources)]
 
 
 def _of_bench(make: Callable[[pd.DataFrame, str], Tables]) -> Artefact[Tables]:
-    """Returns the tables of every target that the benchmark has rows of."""
 
     def made(sources: Sources) -> Tables:
         rows = sources.bench((*TABLE_METRICS, *own_metrics()))
@@ -40,7 +36,6 @@ def _of_bench(make: Callable[[pd.DataFrame, str], Tables]) -> Artefact[Tables]:
 
 
 def _of_study(study: str, make: Callable[[Path], Tables]) -> Artefact[Tables]:
-    """Returns the tables of one study, made from the folder of all studies."""
     return Artefact(lambda sources: make(sources.studies), (study,))
 
 

@@ -1,7 +1,5 @@
 """Where tables and figures come from: folders of rows, their versions and hashes, a manifest."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -24,8 +22,6 @@ Made = TypeVar("Made")
 
 @dataclass(frozen=True)
 class Sources:
-    """Where rows lie."""
-
     rows: Path = Path("results/bench")  # folder of the benchmark (`nicegnn lab bench`)
     studies: Path = Path("results/studies")  # folder of all studies (`nicegnn lab experiment`)
 
@@ -41,18 +37,14 @@ class Sources:
         return rows
 
     def folder(self, name: str) -> Path:
-        """Returns the folder of ``bench`` or of a study."""
         return self.rows if name == "bench" else self.studies / name
 
     def older(self, names: Iterable[str]) -> list[str]:
         """Returns a note on rows that an older version measured, if there are any."""
-        versions: dict[str, set[int]] = {}
-        for name in names:
-            for what, then in older_rows(self.folder(name)).items():
-                versions.setdefault(what, set()).update(then)
+        older = [pair for name in names for pair in older_rows(self.folder(name)).items()]
         outdated = ", ".join(
             f"{what} ({', '.join(map(str, sorted(then)))}; now {version_of(what)})"
-            for what, then in sorted(versions.items())
+            for what, then in sorted(older)
         )
         return [f"Measured by an older version: {outdated}."] if outdated else []
 
@@ -84,16 +76,15 @@ def version_of(name: str, otherwise: int = 1) -> int:
 
 
 def digest(source: Path) -> str:
-    """Returns a short hash of the rows of a family in its folder.
+    """Returns a short hash of all rows in a folder.
 
-    Of a packed family it begins what ``sha256sum packed.parquet`` prints. Rows that are not packed
-    yet count too, by their names and contents.
+    Of a single packed file it begins what ``sha256sum`` prints. Files of single cells count too, by
+    their names and contents.
     """
-    folder, found = Folder(source), hashlib.sha256()
-    if folder.packed.is_file():
-        found.update(folder.packed.read_bytes())
-    for file in sorted(folder.file("rows", "").parent.glob("*.parquet")):
-        found.update(file.name.encode() + file.read_bytes())
+    found = hashlib.sha256()
+    for file in sorted(Folder(source).row_files()):
+        name = file.name.encode() if file.parent.name == "rows" else b""
+        found.update(name + file.read_bytes())
     return found.hexdigest()[:24]
 
 
@@ -101,7 +92,6 @@ def record(files: Sequence[Path], artefact: str, command: str, sources: Mapping[
     """Writes what files of one folder were made from into its manifest, beside what is there.
 
     Entries of files that are gone are dropped, and a manifest that cannot be read is begun anew.
-    ``sources`` are digests of the rows by the name of what was read.
     """
     if not files:
         return

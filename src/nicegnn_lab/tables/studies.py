@@ -1,7 +1,5 @@
 """Tables of the paper's own studies: mechanisms, message scale, ablation, sensitivity."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
@@ -148,15 +146,11 @@ def ablation_table(studies: str | Path) -> list[Table]:
             statuses = chosen.loc[chosen["metric"] == "fit_status", "note"].value_counts()
             status = ", ".join(f"{count} {name}" for name, count in statuses.items())
             paper = PAPER_SRB[setting.replace("propagated", "paper")]
-            lines.append(
-                [
-                    *(_subject_title(titles[dataset], target), title),
-                    *_cells(chosen, ABLATION, values_of),
-                    str(statuses.index[0]) if len(statuses) == 1 else status,
-                    *(_paper_texts(paper) if is_same else [""] * len(paper)),
-                ]
-            )
-    columns = ["dataset", "variant", *_headings(ABLATION), "fit"]
+            line = [_subject_title(titles[dataset], target), title]
+            line += _cells(chosen, ABLATION, values_of)
+            line.append(str(statuses.index[0]) if len(statuses) == 1 else status)
+            lines.append(line + (_paper_texts(paper) if is_same else [""] * len(paper)))
+    columns = ["dataset", "variant", *(HEADINGS[name][0] for name in ABLATION), "fit"]
     columns += [f"paper {heading}" for heading in columns[2:6]]
     note = (
         "Mean ± standard deviation over seeds. Mean and Std. of the lost log-probability over "
@@ -166,24 +160,15 @@ def ablation_table(studies: str | Path) -> list[Table]:
         "column is what the fit reports about its gates, without truth."
     )
     notes = (note, "The paper reports Benzene only.", *marks)
-    return [
-        Table("ablation-srb", "Ablation of SRB as the paper writes it", columns, lines, notes=notes)
-    ]
-
-
-def _headings(columns: Sequence[str]) -> list[str]:
-    return [HEADINGS[name][0] for name in columns]
+    title = "Ablation of SRB as the paper writes it"
+    return [Table("ablation-srb", title, columns, lines, notes=notes)]
 
 
 def _cells(
     rows: pd.DataFrame, columns: Sequence[str], values: Callable[[pd.DataFrame, str, str], Any]
 ) -> list[str]:
-    """Returns mean and deviation of the values that each column takes from rows."""
-    texts = []
-    for name in columns:
-        metric, _, protocol = name.partition(" ")
-        texts.append(mean_and_std(values(rows, metric, protocol), HEADINGS[name][1]))
-    return texts
+    words = [(*name.partition(" "), HEADINGS[name][1]) for name in columns]
+    return [mean_and_std(values(rows, word, way), digits) for word, _, way, digits in words]
 
 
 def sensitivity_table(studies: str | Path) -> list[Table]:
@@ -194,7 +179,7 @@ def sensitivity_table(studies: str | Path) -> list[Table]:
         for base, _, title, levels in swept(rows)
         for level, at_level in levels
     ]
-    columns = ["base", "varied", "level", *_headings(SENSITIVITY)]
+    columns = ["base", "varied", "level", *(HEADINGS[name][0] for name in SENSITIVITY)]
     note = (
         f"Mean over seeds, then mean ± standard deviation over "
         f"{rows.groupby(_SUBJECT).ngroups} pair(s) of dataset and "

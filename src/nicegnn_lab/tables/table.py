@@ -106,7 +106,7 @@ def cells_of(chosen: pd.DataFrame) -> dict[tuple[Method, str], Any]:
 
 
 def values_of(rows: pd.DataFrame, metric: str, protocol: str = "") -> pd.Series[float]:
-    """Returns the values of one metric."""
+
     return rows.loc[(rows["metric"] == metric) & (rows["protocol"] == protocol), "value"]
 
 

@@ -1,7 +1,5 @@
 """Tables of the wide bench: damages, explainers, what damage makes, and the verdict."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import numpy as np
@@ -56,15 +54,9 @@ def with_halves(rows: pd.DataFrame) -> pd.DataFrame:
     valid = rows[rows["metric"] == "valid_accuracy"].set_index(_TARGET)["value"]
     learned = valid[valid >= LOWEST_ACCURACY].index
     rows = rows[[key in learned for key in zip(rows["dataset"], rows["target"], strict=True)]]
-    half = rows["dataset"].map(lambda name: half_of(str(name)))
+    half_of = {rule: "put aside" if is_put_aside(rule) else "open" for rule in RULES}
+    half = rows["dataset"].map(half_of).fillna("benchmarks")
     return rows.assign(half=half.where(~rows["target"].isin(list(EMBEDDED)), "another recipe"))
-
-
-def half_of(dataset: str) -> str:
-    """Returns whether a task is ``open``, ``put aside`` or one of the ``benchmarks``."""
-    if dataset not in RULES:
-        return "benchmarks"
-    return "put aside" if is_put_aside(dataset) else "open"
 
 
 def _targets(rows: pd.DataFrame) -> Table:
@@ -106,7 +98,6 @@ def _agreement(rows: pd.DataFrame, half: str) -> Table:
 
 
 def _copies(rows: pd.DataFrame) -> Table:
-    """Agreement on molecules that hold the group more than once."""
     number_of = rows[rows["metric"] == "copies"].set_index([*_TARGET, "graph"])["value"]
     auc = rows[rows["metric"] == "roc_auc"].join(number_of.rename("copies"), on=[*_TARGET, "graph"])
     auc = auc[auc["copies"] > 1]
@@ -165,7 +156,6 @@ def foretold(molecules: pd.DataFrame) -> np.ndarray:
 
 
 def _calibration(molecules: pd.DataFrame) -> Table:
-    """Returns how well chances that were fitted on the open half foretell all others."""
     fitted = fit_chance(molecules[molecules["half"].isin(FITTED_ON)])
     lines = []
     groups = {half: molecules[molecules["half"] == half] for half in HALVES}

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from nicegnn_lab.bench.plan import CHOSEN_FILE, read_settings
-from nicegnn_lab.bench.rows import COLUMNS, packed_cells, read_rows
+from nicegnn_lab.bench.rows import COLUMNS, cells_in, finished_cells, read_rows
 from nicegnn_lab.bench.study import content_hash, name_of
 from nicegnn_lab.bench.tuning import best_settings, settings_toml
 from nicegnn_lab.tables.sources import older_rows
@@ -16,8 +16,8 @@ from tests.lab.bench.small_bench import Asked
 
 ROOT = Path(__file__).parents[3]
 RESULTS = ROOT / "results"
-FILES = sorted(RESULTS.glob("**/packed.parquet"))
-SMALL = [path for path in FILES if path.parent.name != "bench"]
+FILES = [path for path in sorted(RESULTS.glob("**/*.parquet")) if path.parent.name != "rows"]
+SMALL = sorted({path.parent for path in FILES if path.parent.name != "bench"})
 STAND_INS = {"indole", "pains", "rings-count", "rings-max"}
 
 
@@ -26,14 +26,14 @@ def test_every_family_is_packed() -> None:
     assert {"bench", "tuning", "studies/ablation", "studies/wide", "studies/scale"} <= names
 
 
-@pytest.mark.parametrize("path", FILES, ids=lambda path: path.parent.name)
+@pytest.mark.parametrize("path", FILES, ids=lambda path: f"{path.parent.name}-{path.stem}")
 def test_cells_are_named_by_their_identity(path: Path) -> None:
-    cells = packed_cells(path)
-    assert list(cells) == sorted(cells)
-    for name, cell in cells.items():
+    cells = cells_in(path)
+    assert [cell.name for cell in cells] == sorted(cell.name for cell in cells)
+    for cell in cells:
         about, identity = cell.description["cell"], cell.description["identity"]
         assert cell.key == content_hash(identity)
-        assert name == name_of(about)
+        assert cell.name == name_of(about)
         assert about["study"] == identity["study"] == path.parent.name
         assert about["stand_in"] == (about["dataset"] in STAND_INS)
         scores = identity["scores"]
@@ -45,11 +45,11 @@ def test_cells_are_named_by_their_identity(path: Path) -> None:
         assert identity.get("level") == about["level"]
 
 
-@pytest.mark.parametrize("path", SMALL, ids=lambda path: path.parent.name)
-def test_metrics_are_plain_names_and_no_row_is_there_twice(path: Path) -> None:
-    rows = read_rows(path.parent)
+@pytest.mark.parametrize("folder", SMALL, ids=lambda folder: folder.name)
+def test_metrics_are_plain_names_and_no_row_is_there_twice(folder: Path) -> None:
+    rows = read_rows(folder)
     assert tuple(rows.columns) == COLUMNS
-    assert set(rows["study"]) == {path.parent.name}
+    assert set(rows["study"]) == {folder.name}
     for metric in rows["metric"].unique():
         assert str(metric).isidentifier(), metric
     assert not rows.duplicated([name for name in COLUMNS if name not in ("value", "note")]).any()
@@ -77,8 +77,7 @@ def test_chosen_settings_are_those_of_the_committed_trials() -> None:
 )
 def test_committed_cells_of_present_defaults_are_finished() -> None:
     """Keys of rivals and of the paper's method still fit; rows of older defaults are told apart."""
-    cells = packed_cells(RESULTS / "bench" / "packed.parquet").values()
-    stored = {cell.key for cell in cells}
+    stored = {cell.key for cell in finished_cells(RESULTS / "bench").values()}
     config = Asked(
         datasets=("alkane-carbonyl", "mutagenicity"),
         explainers=("nice", "nice-paper", "nice-propagated", "random", "pgexplainer", "refine+nc"),

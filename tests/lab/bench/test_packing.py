@@ -23,7 +23,6 @@ from nicegnn_lab.bench.rows import (
     cells_in,
     finished_cells,
     pack,
-    packed_cells,
     read_rows,
     summarise,
     write_rows,
@@ -125,16 +124,41 @@ def test_file_of_a_cell_comes_before_the_packed_file(out: Path) -> None:
 def test_datasets_are_read_apart_and_equal_rows_are_equal_bytes(out: Path) -> None:
     other = cell_of("nice", 0, dataset="indole")
     write_cell(out, other, 0.5)
-    first = pack(out).read_bytes()
-    with import_module("pyarrow.parquet").ParquetFile(out / "packed.parquet") as file:
+    first = content_of(pack(out))
+    with import_module("pyarrow.parquet").ParquetFile(out / "nice.parquet") as file:
         assert file.num_row_groups == 2  # benzene and indole
     shutil.rmtree(out / "rows")
     found = read_rows(out, where={"dataset": "indole", "metric": "f1"})
     assert found["value"].tolist() == pytest.approx([0.6, 0.7, 0.8, 1.0])
-    assert pack(out).read_bytes() == first  # from itself
+    assert content_of(pack(out)) == first  # from itself
     for cell, shift in reversed(list(zip([*CELLS, other], [*SHIFTS, 0.5], strict=True))):
         write_cell(out, cell, shift)  # written later, and in another order
-    assert pack(out).read_bytes() == first
+    assert content_of(pack(out)) == first
+
+
+def content_of(files: list[Path]) -> dict[str, bytes]:
+    return {file.name: file.read_bytes() for file in files}
+
+
+def test_measuring_one_explainer_again_changes_the_file_of_its_family_alone(out: Path) -> None:
+    before = content_of(pack(only_packed(out)))
+    assert sorted(before) == ["nice.parquet", "references.parquet"]
+    write_cell(out, CELLS[1], 0.4)
+    write_cell(out, cell_of("mine", 0), 0.1)
+    write_cell(out, cell_of("", 0), 0.1)
+    after = content_of(pack(out))
+    families = ["fitted.parquet", "nice.parquet", "packed.parquet", "references.parquet"]
+    assert sorted(after) == families
+    assert after["references.parquet"] == before["references.parquet"]
+    assert after["nice.parquet"] != before["nice.parquet"]
+
+
+def test_a_packed_file_of_other_families_is_split_once(out: Path) -> None:
+    rows = plain(read_rows(only_packed(out)))
+    (out / "nice.parquet").rename(out / "packed.parquet")  # where an older version had all rows
+    assert [file.name for file in pack(out)] == ["nice.parquet", "references.parquet"]
+    assert not (out / "packed.parquet").exists()
+    pd.testing.assert_frame_equal(plain(read_rows(out)), rows)
 
 
 def flip(path: Path) -> None:
@@ -169,8 +193,8 @@ def change(path: Path, how: Any) -> None:
 @pytest.mark.parametrize("harm", [flip, cut, describe_too_few, describe_no_key])
 def test_damaged_file_is_an_error_that_names_it_and_the_next_step(out: Path, harm: Any) -> None:
     only_packed(out)
-    harm(out / "packed.parquet")
-    with pytest.raises(StoreError, match=r"packed\.parquet is damaged .* Restore it"):
+    harm(out / "nice.parquet")
+    with pytest.raises(StoreError, match=r"nice\.parquet is damaged .* Restore it"):
         read_rows(out)
     with pytest.raises(StoreError, match="is damaged"):
         pack(out)
@@ -178,7 +202,7 @@ def test_damaged_file_is_an_error_that_names_it_and_the_next_step(out: Path, har
 
 def test_packing_again_keeps_cells_that_only_the_packed_file_holds(out: Path) -> None:
     rows = plain(read_rows(only_packed(out)))
-    before = packed_cells(out / "packed.parquet")
+    before = finished_cells(out)
     for cell, found in zip(CELLS, before.values(), strict=True):
         about = found.description
         assert (about["cell"], about["key"]) == (cell.to_dict(), cell.key)
@@ -186,8 +210,8 @@ def test_packing_again_keeps_cells_that_only_the_packed_file_holds(out: Path) ->
     new = cell_of("saliency", 0)
     write_cell(out, new, 0.1)
     only_packed(out)
-    after = packed_cells(out / "packed.parquet")
-    assert list(after) == [*before, name_of(new.to_dict())] == list(finished_cells(out))
+    after = finished_cells(out)
+    assert list(after) == [*before, name_of(new.to_dict())]
     assert [after[name].description for name in before] == [c.description for c in before.values()]
     others = read_rows(out, where={"explainer": ["nice", "random"]})
     pd.testing.assert_frame_equal(plain(others), rows)
@@ -196,7 +220,7 @@ def test_packing_again_keeps_cells_that_only_the_packed_file_holds(out: Path) ->
 def test_failure_leaves_the_old_file_and_nothing_else(
     out: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    file = pack(out)
+    file, *_ = pack(out)
     before, names = file.read_bytes(), sorted(path.name for path in out.iterdir())
     row_file = Folder(out).file("rows", CELLS[0].key)
     sound = row_file.read_bytes()

@@ -43,7 +43,7 @@ def test_the_key_of_the_data_tells_molecules_and_their_parts_apart(task: Molecul
     tensors, _, rows = dataset.flat()
 
     def key(rows: torch.Tensor, part: torch.Tensor) -> str:
-        return data_key(MoleculeDataset(tensors, rows, part, dataset.facts, dataset.files))
+        return data_key(MoleculeDataset(tensors, rows, part, dataset.facts, dataset.files, ""))
 
     plain = key(rows, dataset.part)
     assert plain == data_key(dataset) == task.identity["data"]

@@ -33,7 +33,7 @@ def world(monkeypatch: pytest.MonkeyPatch) -> World:
 
 
 def run(world: World, out: Path, space: dict[str, Any], **changes: Any) -> RunReport:
-    study = Tuning(space, **({"num_graphs": 12, "num_draws": 2} | changes))
+    study = Tuning(space, **({"num_graphs": 12} | changes))
     given: dict[str, Any] = {"targets_folder": world.targets, "device": "cpu", "fit_graphs": 60}
     return run_study(study, ["benzene"], out=out, **given)
 

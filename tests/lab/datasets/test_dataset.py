@@ -25,7 +25,7 @@ def folder(tmp_path):
 
 def test_parts_are_disjoint_views_of_the_whole(folder):
     dataset = load("benzene", folder)
-    rows = [part.rows.tolist() for part in (dataset.train, dataset.valid, dataset.test)]
+    rows = [part.flat()[2].tolist() for part in (dataset.train, dataset.valid, dataset.test)]
     assert sorted(row for part in rows for row in part) == list(range(40))
     assert len(dataset) == 40
     assert dataset.train.y.tolist() == [data.y.item() for data in dataset.train]
@@ -65,7 +65,7 @@ def test_benzene_by_hand(tmp_path):
 def test_mutagenicity_by_hand(tmp_path):
     tidy_mutagenicity(tmp_path)
     dataset = load("mutagenicity", tmp_path)
-    assert dataset.rows.tolist() == [0, 1, 2]  # the last graph has class 0, yet a match
+    assert dataset.flat()[2].tolist() == [0, 1, 2]  # the last graph has class 0, yet a match
     assert "left out: 1 (class and match disagree (GraphXAI's filter))" in dataset.report
     nitroso, methane, halide = dataset
     symbols = [ATOMS_MUTAGENICITY[column] for column in nitroso.x.argmax(1)]

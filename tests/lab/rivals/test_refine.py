@@ -29,7 +29,7 @@ class OneNetwork(nn.Module):
 
     def __init__(self, stacked: MaskNetworks, label: int, width: int) -> None:
         super().__init__()
-        w = {name: value.detach()[label] for name, value in stacked.weights().items()}
+        w = {name: value.detach()[label] for name, value in stacked.stacked.items()}
         self.convs = nn.ModuleList(ARMAConv(width, width) for _ in range(2))
         self.norms = nn.ModuleList(nn.BatchNorm1d(width) for _ in range(2))
         for layer, (conv, norm) in enumerate(zip(self.convs, self.norms, strict=True)):
@@ -67,7 +67,7 @@ def test_networks_equal_pyg_layers_in_training_and_after(edge_size):
     query = explainer._query(explainer.target, to_batch(graphs))
     for training in (True, True, False):  # training moves the running statistics
         stacked.train(training)
-        found = stacked(query, label, torch.arange(3), stacked.weights())
+        found = stacked(query, label, torch.arange(3), stacked.stacked)
         for number, single in enumerate(singles):
             single.train(training)
             part = Batch.from_data_list(

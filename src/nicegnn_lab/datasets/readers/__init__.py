@@ -4,8 +4,6 @@ A reader is a function of paths by role. It returns the rows of its main table, 
 makes a `Record` of a row and its number, or raises `ValueError`; the registry names it.
 """
 
-from __future__ import annotations
-
 import csv
 import gzip
 import io

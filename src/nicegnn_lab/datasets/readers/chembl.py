@@ -1,7 +1,5 @@
 """Molecules of the ChEMBL pool under a rule: groups, rings and counts, with their true bonds."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from functools import cache
 from pathlib import Path

@@ -1,7 +1,5 @@
 """A table of one's own: a SMILES, a label, and the atoms that explain it."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -24,7 +22,6 @@ class OwnTable:
     split: str = ""  # column of parts, if there is one
 
     def __call__(self, files: Files) -> Reading:
-        """Reads all rows; a record is refused if label or truth does not fit its molecule."""
         columns = [self.smiles, self.label, self.truth, *filter(None, [self.split])]
         return read_table(files["table"], columns), self._record
 

@@ -3,8 +3,6 @@
 Lists inside a cell are separated by spaces, bonds are written ``u-v:t``, atom numbers start at 0.
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Sequence
 from itertools import pairwise
@@ -82,6 +80,5 @@ def _ring_truth(label: int, rings: list[list[int]], bonds: Sequence[Bond]) -> Mo
 
 
 def _molecule(row: Cells) -> tuple[list[str], list[Bond]]:
-    """Returns atoms and bonds of a row."""
     numbers = (map(int, bond.replace(":", "-").split("-")) for bond in row["bonds"].split())
     return row["atoms"].split(), [(u, v, kind) for u, v, kind in numbers]
