@@ -40,6 +40,7 @@ class SharedState:
     report: InterventionReport = field(default_factory=InterventionReport)
     clean: CleanMessages | None = None
     own: Prototypes | None = None  # of the graphs themselves
+    stack: GraphStack | None = None
     follower: Any = None  # see `neighbourhoods.Follower`
     fused: Any = None  # see `fused.Fused`
     watch: Callable[[int, int], None] = lambda done, total: None  # told of bonds that are done
@@ -68,13 +69,7 @@ class Query:
         if (kind := target.edge_kind(case.batch)) is not None:
             case = case.with_kinds(kind, max(int(kind.max()) + 1, target.num_kinds[1]))
         self.target, self.case, self.degradation_kind = target, case, degradation
-        self.shared, reads = SharedState(), target.may_read
-        device = case.batch.edge_index.device
-        #: The graphs with all that the model may read.
-        self.stack = GraphStack(
-            case.batch, device, wanted=lambda key: key not in OWN_KEYS and reads(key)
-        )
-        self.chain = read_chain(target)
+        self.shared, self.chain = SharedState(), read_chain(target)
         self.is_batched = target.is_batched  # whether one call of the model takes several graphs
         out, states = self._first_call()
         if self.chain is None and mixes_graphs(target, self.stack, out):
@@ -88,6 +83,16 @@ class Query:
         self.chunk_edges = chunk_edges or _chosen_chunk(self.states)
         self.chunk_draws = max(1, self.chunk_edges // max(1, case.num_edges))
         self._take(mechanism)
+
+    @property
+    def stack(self) -> GraphStack:
+        """The graphs with all that the model may read, built on first use: kernels need none."""
+        if self.shared.stack is None:
+            batch, reads = self.case.batch, self.target.may_read
+            self.shared.stack = GraphStack(
+                batch, batch.ptr.device, wanted=lambda key: key not in OWN_KEYS and reads(key)
+            )
+        return self.shared.stack
 
     @torch.no_grad()
     def _first_call(self) -> tuple[Tensor, list[Tensor]]:
