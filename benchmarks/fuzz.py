@@ -142,7 +142,7 @@ def any_result(rng: random.Random, world: World) -> None:
     number = rng.choice([0.5, 1.0, 1, 2, rng.choice(JUNK)])
     kind = rng.choice(["bonds", "atoms", "graphs", rng.choice(JUNK)])
     drawn = {rng.choice(["value", "top", "truth", "size", "columns", "most", "palette"])}
-    drawn |= {rng.choice(["title", "smiles"])}
+    drawn |= {"title"}
     look = {key: rng.choice(JUNK) for key in drawn if rng.random() < 0.7}
     asks: list[Callable[[], Any]] = [
         lambda: out.top(number),
